@@ -6,22 +6,21 @@ import sys
 
 from extender.engine.state.classes import Classes
 from extender.engine.state.context import EngineContext
+from extender.engine.state.intree import Amounts
 from extender.engine.state.pod_state import Change, PodState
+from extender.engine.state.request_reader import Reading, RequestReader, given
 from extender.engine.types import trust
 from extender.engine.types.amounts import interned
 from extender.engine.types.effects import PodRef, Report, ReportNode, SetAnnotation
-from extender.engine.types.requests import amounts, requests
+from extender.engine.types.requests import amounts
 from extender.engine.types.shape import Shape, shape
-from gangfilter import dialects
 from protos.contract import ask as asks
-from protos.contract import bounds, mistakes, names
-from protos.contract.ask import AskError, PodAsk
-from protos.contract.objects import ENDED, Node, Pod, Resources
+from protos.contract import mistakes, names
+from protos.contract.ask import PodAsk
+from protos.contract.objects import ENDED, Node, Pod
 from protos.contract.reason import Reason
 from protos.contract.selection import Selection
 
-NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
-"""Resources of every node."""
 UNUSABLE = "the node takes no new pods with GPUs, since its inventory cannot be used"
 PROBLEMS = {
     "forged": Reason(
@@ -50,7 +49,7 @@ class Observer:
     def __init__(self, context: EngineContext, classes: Classes) -> None:
         self._ledger, self._settings, self._classes = context.ledger, context.settings, classes
         self._counters, self._outbox, settings = context.counters, context.outbox, context.settings
-        self._resources = settings.resources
+        self._resources, self._reader = settings.resources, RequestReader(settings)
         self._drains = {key: value for key, _, value in (sign.partition("=") for sign in settings.drain_taints)}
 
     def node(self, node: Node) -> bool:
@@ -72,13 +71,13 @@ class Observer:
 
     def ask(self, pod: Pod) -> PodAsk | None:
         """The pod's GPU request, None if it has none or an invalid one."""
-        asked, _ = self._read(pod)
+        asked = self._read(pod).asked
         return asked if isinstance(asked, PodAsk) else None
 
     def names_ours(self, pod: Pod) -> bool:
         """Whether a container names one of our resources, in any amount: then kube-scheduler asks us about the pod."""
         ours = self._resources.all
-        return any(name in each.limits or name in each.requests for each in _given(pod) for name in ours)
+        return any(name in each.limits or name in each.requests for each in given(pod) for name in ours)
 
     def shape(self, pod: Pod) -> Shape:
         """The shape of a pod without record."""
@@ -97,8 +96,7 @@ class Observer:
         """A record of a pod that does not exist; the ledger does not know it."""
         state = PodState(ref_of(pod), now)
         state.priority, state.gpu_class = pod.spec.priority or 0, pod.metadata.annotations.get(names.GPU_CLASS, "")
-        state.asked, state.mistake = self._read(pod)
-        state.requests = tuple(self._requests(pod))
+        state.asked, state.mistake, state.requests = self._read(pod)
         return state
 
     def asks_anew(self, pod: Pod, state: PodState) -> bool:
@@ -107,65 +105,43 @@ class Observer:
             return False
         if state.version and state.version == pod.metadata.resource_version:
             return False
-        if self._read(pod)[0] != state.asked or tuple(self._requests(pod)) != state.requests:
+        asked, _, requests = self._read(pod)
+        if asked != state.asked or requests != state.requests:
             return True
         state.version = _version(pod)
         return False
 
     def learn_anew(self, pod: Pod, state: PodState) -> None:
         """Set the pod's present requests."""
-        state.asked, state.mistake = self._read(pod)
         state.refusal = None
-        self._resize(pod, state)
+        self._take(pod, state)
+
+    def _take(self, pod: Pod, state: PodState) -> None:
+        """Set what the pod requests."""
+        state.asked, state.mistake, requests = self._read(pod)
+        self._resize(state, requests)
         state.version = _version(pod)
 
-    def _resize(self, pod: Pod, state: PodState) -> None:
+    def _resize(self, state: PodState, requests: Amounts) -> None:
         """Set the pod's in-tree requests, which may be resized in place."""
-        resized = tuple(self._requests(pod))
-        if resized != state.requests:
-            self._ledger.resize(state, interned(resized))
+        if requests != state.requests:
+            self._ledger.resize(state, interned(requests))
 
     def _learn(self, pod: Pod, now: float) -> PodState:
         state = self._ledger.pod(ref_of(pod), now)
         state.priority = pod.spec.priority or 0
-        self._resize(pod, state)
-        state.asked, state.mistake = self._read(pod)
-        state.version = _version(pod)
+        self._take(pod, state)
         return state
 
-    def _read(self, pod: Pod) -> tuple[PodAsk | Reason | None, Reason | None]:
-        """The pod's GPU request, or why it is invalid; and a key that we do not read, if it has one and no node.
+    def _read(self, pod: Pod) -> Reading:
+        return self._reader.read(pod, self._of_class(pod))
 
-        Members of a gang may select GPUs and ask for none: a launcher often has the annotations of the workers.
-        """
-        asked = self._request(pod)
-        mistake = None if pod.spec.node_name else mistakes.first(pod, self._resources, self._settings.slices_per_gpu)
-        if mistake is None and not pod.spec.node_name and not dialects.speaks(pod):
-            mistake = mistakes.without_gpus(pod, self._resources)
-        passes = isinstance(asked, Reason) or self._settings.unknown_keys == "warn"
-        return asked if passes else mistake or asked, mistake
+    def _requests(self, pod: Pod) -> Amounts:
+        return self._reader.requests(pod, self._of_class(pod))
 
-    def _request(self, pod: Pod) -> PodAsk | Reason | None:
-        """The pod's GPU request by the keys that we read, or why it is invalid."""
-        resources, name = self._resources, pod.metadata.annotations.get(names.GPU_CLASS)
-        try:
-            asked: PodAsk | Reason | None = asks.parse(pod, resources)
-            of_class = self._classes.selection(name) if asked is not None and name is not None else None
-            asked = asks.parse(pod, resources, of_class) if isinstance(of_class, Selection) else of_class or asked
-        except AskError as error:
-            return error.reason
-        many = isinstance(asked, PodAsk) and _entries(pod) > bounds.RESOURCES_PER_POD.most
-        if many and len(named := _named(pod)) > bounds.RESOURCES_PER_POD.most:
-            return Reason("AskTooMany", bounds.RESOURCES_PER_POD.exceeded(len(named)))
-        return asked
-
-    def _requests(self, pod: Pod) -> list[tuple[str, int]]:
-        """The pod's in-tree requests. Of too many resources, native ones and ours count before others."""
-        taken, most = requests(pod), bounds.RESOURCES_PER_POD.most
-        if len(taken) > most:
-            first = (*NATIVE, *self._resources.all)
-            taken = sorted(sorted(taken, key=lambda each: (each[0] not in first, each[0]))[:most])
-        return taken
+    def _of_class(self, pod: Pod) -> Selection | Reason | None:
+        name = pod.metadata.annotations.get(names.GPU_CLASS)
+        return None if name is None else self._classes.selection(name)
 
     def pod(self, pod: Pod, now: float) -> PodState | None:
         """Read a pod; returns its record, None if it has ended."""
@@ -182,7 +158,7 @@ class Observer:
 
     def _on_node(self, pod: Pod, node: str, state: PodState) -> None:
         if state.learned:
-            self._resize(pod, state)
+            self._resize(state, self._requests(pod))
         if isinstance(state.asked, Reason):
             state.asked = asks.held(pod, self._resources)
         if state.ask is None:
@@ -242,21 +218,6 @@ class Observer:
     def _problem(self, state: PodState, kind: str) -> None:
         self._counters["errors", kind] += 1
         self._outbox.put(Report(state.ref, PROBLEMS[kind]))
-
-
-def _given(pod: Pod) -> list[Resources]:
-    """What its containers request, where they say so."""
-    return [c.resources for c in (*pod.spec.containers, *pod.spec.init_containers) if c.resources is not None]
-
-
-def _entries(pod: Pod) -> int:
-    """How many resources its containers name, each counted as often as it is named."""
-    return sum([len(each.limits) + len(each.requests) for each in _given(pod)])
-
-
-def _named(pod: Pod) -> set[str]:
-    """The resources that the pod's containers name."""
-    return {name for each in _given(pod) for name in (*each.limits, *each.requests)}
 
 
 def _version(pod: Pod) -> str:
