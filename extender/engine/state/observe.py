@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import sys
 
+from extender.engine.state.ask_reader import AskReader, Reading, named
 from extender.engine.state.classes import Classes
 from extender.engine.state.context import EngineContext
-from extender.engine.state.intree import Amounts
 from extender.engine.state.pod_state import Change, PodState
-from extender.engine.state.request_reader import Reading, RequestReader, given
 from extender.engine.types import trust
 from extender.engine.types.amounts import interned
 from extender.engine.types.effects import PodRef, Report, ReportNode, SetAnnotation
-from extender.engine.types.requests import amounts
+from extender.engine.types.requests import amounts, requests
 from extender.engine.types.shape import Shape, shape
 from protos.contract import ask as asks
-from protos.contract import mistakes, names
+from protos.contract import bounds, mistakes, names
 from protos.contract.ask import PodAsk
 from protos.contract.objects import ENDED, Node, Pod
 from protos.contract.reason import Reason
-from protos.contract.selection import Selection
 
+NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
+"""Resources of every node."""
 UNUSABLE = "the node takes no new pods with GPUs, since its inventory cannot be used"
 PROBLEMS = {
     "forged": Reason(
@@ -49,7 +49,7 @@ class Observer:
     def __init__(self, context: EngineContext, classes: Classes) -> None:
         self._ledger, self._settings, self._classes = context.ledger, context.settings, classes
         self._counters, self._outbox, settings = context.counters, context.outbox, context.settings
-        self._resources, self._reader = settings.resources, RequestReader(settings)
+        self._resources, self._reader = settings.resources, AskReader(settings)
         self._drains = {key: value for key, _, value in (sign.partition("=") for sign in settings.drain_taints)}
 
     def node(self, node: Node) -> bool:
@@ -76,8 +76,7 @@ class Observer:
 
     def names_ours(self, pod: Pod) -> bool:
         """Whether a container names one of our resources, in any amount: then kube-scheduler asks us about the pod."""
-        ours = self._resources.all
-        return any(name in each.limits or name in each.requests for each in given(pod) for name in ours)
+        return not named(pod).isdisjoint(self._resources.all)
 
     def shape(self, pod: Pod) -> Shape:
         """The shape of a pod without record."""
@@ -96,7 +95,8 @@ class Observer:
         """A record of a pod that does not exist; the ledger does not know it."""
         state = PodState(ref_of(pod), now)
         state.priority, state.gpu_class = pod.spec.priority or 0, pod.metadata.annotations.get(names.GPU_CLASS, "")
-        state.asked, state.mistake, state.requests = self._read(pod)
+        state.asked, state.mistake = self._read(pod)
+        state.requests = tuple(self._requests(pod))
         return state
 
     def asks_anew(self, pod: Pod, state: PodState) -> bool:
@@ -105,43 +105,44 @@ class Observer:
             return False
         if state.version and state.version == pod.metadata.resource_version:
             return False
-        asked, _, requests = self._read(pod)
-        if asked != state.asked or requests != state.requests:
+        if self._read(pod).asked != state.asked or tuple(self._requests(pod)) != state.requests:
             return True
         state.version = _version(pod)
         return False
 
     def learn_anew(self, pod: Pod, state: PodState) -> None:
         """Set the pod's present requests."""
+        state.asked, state.mistake = self._read(pod)
         state.refusal = None
-        self._take(pod, state)
-
-    def _take(self, pod: Pod, state: PodState) -> None:
-        """Set what the pod requests."""
-        state.asked, state.mistake, requests = self._read(pod)
-        self._resize(state, requests)
+        self._resize(pod, state)
         state.version = _version(pod)
 
-    def _resize(self, state: PodState, requests: Amounts) -> None:
+    def _resize(self, pod: Pod, state: PodState) -> None:
         """Set the pod's in-tree requests, which may be resized in place."""
-        if requests != state.requests:
-            self._ledger.resize(state, interned(requests))
+        resized = tuple(self._requests(pod))
+        if resized != state.requests:
+            self._ledger.resize(state, interned(resized))
 
     def _learn(self, pod: Pod, now: float) -> PodState:
         state = self._ledger.pod(ref_of(pod), now)
         state.priority = pod.spec.priority or 0
-        self._take(pod, state)
+        self._resize(pod, state)
+        state.asked, state.mistake = self._read(pod)
+        state.version = _version(pod)
         return state
 
     def _read(self, pod: Pod) -> Reading:
-        return self._reader.read(pod, self._of_class(pod))
-
-    def _requests(self, pod: Pod) -> Amounts:
-        return self._reader.requests(pod, self._of_class(pod))
-
-    def _of_class(self, pod: Pod) -> Selection | Reason | None:
+        """What the pod asks, under the GpuClass that it names."""
         name = pod.metadata.annotations.get(names.GPU_CLASS)
-        return None if name is None else self._classes.selection(name)
+        return self._reader.read(pod, None if name is None else self._classes.selection(name))
+
+    def _requests(self, pod: Pod) -> list[tuple[str, int]]:
+        """The pod's in-tree requests. Of too many resources, native ones and ours count before others."""
+        taken, most = requests(pod), bounds.RESOURCES_PER_POD.most
+        if len(taken) > most:
+            first = (*NATIVE, *self._resources.all)
+            taken = sorted(sorted(taken, key=lambda each: (each[0] not in first, each[0]))[:most])
+        return taken
 
     def pod(self, pod: Pod, now: float) -> PodState | None:
         """Read a pod; returns its record, None if it has ended."""
@@ -158,7 +159,7 @@ class Observer:
 
     def _on_node(self, pod: Pod, node: str, state: PodState) -> None:
         if state.learned:
-            self._resize(state, self._requests(pod))
+            self._resize(pod, state)
         if isinstance(state.asked, Reason):
             state.asked = asks.held(pod, self._resources)
         if state.ask is None:

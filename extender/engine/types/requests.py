@@ -44,7 +44,7 @@ _known = lru_cache(KNOWN)(_read)
 
 def requests(pod: Pod) -> list[tuple[str, int]]:
     """The pod's requests by resource, sorted, with one slot of `pods`."""
-    spec, resized = pod.spec, resizable(pod)
+    spec, resized = pod.spec, _resized(pod)
     total: dict[str, int] = {}
     for container in spec.containers:
         _add(total, _container(container, resized))
@@ -73,8 +73,7 @@ def _with_init(apps: dict[str, int], init: Iterable[Container], resized: Resized
     return _most(apps, peak)
 
 
-def resizable(pod: Pod) -> Resized:
-    """Those containers whose status also says what they have."""
+def _resized(pod: Pod) -> Resized:
     status = pod.status
     statuses = [each for each in status.container_statuses if each.resources is not None]
     statuses += [each for each in status.init_container_statuses if each.resources is not None]
