@@ -1,7 +1,7 @@
 """What pods ask of GPUs, read once for each template: most pods come from few.
 
-A template is what a pod says of its request, and nothing else of the pod is read. It is the key of the reading, with what
-is given from outside. So a pod never gets the reading of another that says something else.
+A template is what a pod says of its request, and nothing else of the pod is read. The key of a reading is the template,
+with what is given from outside. So a pod never gets the reading of another that says something else.
 """
 
 from __future__ import annotations
