@@ -17,6 +17,7 @@ from protos.contract.selection import Selection
 from tests.builders import a_container, a_pod
 
 BASE = {names.GPU_MODEL: "H100", "batch.kubernetes.io/job-completion-index": "0", "gpu-fraction": "0.5"}
+LONG = "x" * TEMPLATE_BYTES
 READS_ALL = AskReader(Settings(unknown_keys="warn"))
 
 
@@ -166,18 +167,18 @@ def test_no_more_bytes_are_kept_than_may_be() -> None:
 
 
 @pytest.mark.parametrize(
-    "of_class", [None, Selection(models=("x" * TEMPLATE_BYTES,)), Reason("x", "x" * TEMPLATE_BYTES)]
+    "of_class", [None, Selection(models=(LONG,)), Reason("x", LONG)], ids=["pod", "class", "reason"]
 )
 def test_what_is_too_long_is_read_and_not_kept(of_class: OfClass) -> None:
     reader = AskReader(Settings())
-    pod = the_pod() if of_class else the_pod(annotations={names.GPU_MODEL: "x" * TEMPLATE_BYTES})
+    pod = the_pod() if of_class else the_pod(annotations={names.GPU_MODEL: LONG})
     assert reader.read(pod, of_class) == reader.fresh(pod, of_class)
     assert kept(reader) == (0, 0)
 
 
 def test_values_that_are_not_read_are_not_kept() -> None:
-    reader, long = AskReader(Settings()), "x" * TEMPLATE_BYTES
-    reader.read(the_pod(annotations={"example.com/x": long, names.ALLOCATION: long}, labels={"app": long}), None)
+    reader = AskReader(Settings())
+    reader.read(the_pod(annotations={"example.com/x": LONG, names.ALLOCATION: LONG}, labels={"app": LONG}), None)
     assert 0 < kept(reader)[1] < 1000
 
 
