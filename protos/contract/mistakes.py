@@ -167,6 +167,11 @@ def of_group(annotations: Mapping[str, str], labels: Mapping[str, str], resource
     return [found.sentence for found in (*unknown, *misplaced)][:1]
 
 
+def reads_value(key: str) -> bool:
+    """Whether a pod's mistakes depend on the value of this annotation or label; they depend on all keys."""
+    return _of_others(key) is not None
+
+
 def names_us(pod: Pod) -> bool:
     """Whether the pod has a key of our domain, or a scheduler of our name, or one that was meant to be ours.
 

@@ -24,6 +24,8 @@ CUDA_DEVICES = "CUDA_VISIBLE_DEVICES"
 CODE = "AskOwnDevices"
 HARMLESS = ("", "none", "void")
 """Values that request no GPU: pods may set them."""
+VARIABLES = frozenset({CUDA_DEVICES, names.VISIBLE_DEVICES})
+"""The variables that are read here."""
 _MARK = names.DEVICE_MOUNTS.rpartition("/")[2]
 """All spellings of the path have this word."""
 

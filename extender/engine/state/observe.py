@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from extender.engine.state.ask_reader import AskReader, Reading, named
 from extender.engine.state.classes import Classes
 from extender.engine.state.context import EngineContext
 from extender.engine.state.pod_state import Change, PodState
@@ -12,13 +13,11 @@ from extender.engine.types.amounts import interned
 from extender.engine.types.effects import PodRef, Report, ReportNode, SetAnnotation
 from extender.engine.types.requests import amounts, requests
 from extender.engine.types.shape import Shape, shape
-from gangfilter import dialects
 from protos.contract import ask as asks
 from protos.contract import bounds, mistakes, names
-from protos.contract.ask import AskError, PodAsk
-from protos.contract.objects import ENDED, Node, Pod, Resources
+from protos.contract.ask import PodAsk
+from protos.contract.objects import ENDED, Node, Pod
 from protos.contract.reason import Reason
-from protos.contract.selection import Selection
 
 NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
 """Resources of every node."""
@@ -50,7 +49,7 @@ class Observer:
     def __init__(self, context: EngineContext, classes: Classes) -> None:
         self._ledger, self._settings, self._classes = context.ledger, context.settings, classes
         self._counters, self._outbox, settings = context.counters, context.outbox, context.settings
-        self._resources = settings.resources
+        self._resources, self._reader = settings.resources, AskReader(settings)
         self._drains = {key: value for key, _, value in (sign.partition("=") for sign in settings.drain_taints)}
 
     def node(self, node: Node) -> bool:
@@ -72,13 +71,12 @@ class Observer:
 
     def ask(self, pod: Pod) -> PodAsk | None:
         """The pod's GPU request, None if it has none or an invalid one."""
-        asked, _ = self._read(pod)
+        asked = self._read(pod).asked
         return asked if isinstance(asked, PodAsk) else None
 
     def names_ours(self, pod: Pod) -> bool:
         """Whether a container names one of our resources, in any amount: then kube-scheduler asks us about the pod."""
-        ours = self._resources.all
-        return any(name in each.limits or name in each.requests for each in _given(pod) for name in ours)
+        return not named(pod).isdisjoint(self._resources.all)
 
     def shape(self, pod: Pod) -> Shape:
         """The shape of a pod without record."""
@@ -107,7 +105,7 @@ class Observer:
             return False
         if state.version and state.version == pod.metadata.resource_version:
             return False
-        if self._read(pod)[0] != state.asked or tuple(self._requests(pod)) != state.requests:
+        if self._read(pod).asked != state.asked or tuple(self._requests(pod)) != state.requests:
             return True
         state.version = _version(pod)
         return False
@@ -133,31 +131,10 @@ class Observer:
         state.version = _version(pod)
         return state
 
-    def _read(self, pod: Pod) -> tuple[PodAsk | Reason | None, Reason | None]:
-        """The pod's GPU request, or why it is invalid; and a key that we do not read, if it has one and no node.
-
-        Members of a gang may select GPUs and ask for none: a launcher often has the annotations of the workers.
-        """
-        asked = self._request(pod)
-        mistake = None if pod.spec.node_name else mistakes.first(pod, self._resources, self._settings.slices_per_gpu)
-        if mistake is None and not pod.spec.node_name and not dialects.speaks(pod):
-            mistake = mistakes.without_gpus(pod, self._resources)
-        passes = isinstance(asked, Reason) or self._settings.unknown_keys == "warn"
-        return asked if passes else mistake or asked, mistake
-
-    def _request(self, pod: Pod) -> PodAsk | Reason | None:
-        """The pod's GPU request by the keys that we read, or why it is invalid."""
-        resources, name = self._resources, pod.metadata.annotations.get(names.GPU_CLASS)
-        try:
-            asked: PodAsk | Reason | None = asks.parse(pod, resources)
-            of_class = self._classes.selection(name) if asked is not None and name is not None else None
-            asked = asks.parse(pod, resources, of_class) if isinstance(of_class, Selection) else of_class or asked
-        except AskError as error:
-            return error.reason
-        many = isinstance(asked, PodAsk) and _entries(pod) > bounds.RESOURCES_PER_POD.most
-        if many and len(named := _named(pod)) > bounds.RESOURCES_PER_POD.most:
-            return Reason("AskTooMany", bounds.RESOURCES_PER_POD.exceeded(len(named)))
-        return asked
+    def _read(self, pod: Pod) -> Reading:
+        """What the pod asks, under the GpuClass that it names."""
+        name = pod.metadata.annotations.get(names.GPU_CLASS)
+        return self._reader.read(pod, None if name is None else self._classes.selection(name))
 
     def _requests(self, pod: Pod) -> list[tuple[str, int]]:
         """The pod's in-tree requests. Of too many resources, native ones and ours count before others."""
@@ -242,21 +219,6 @@ class Observer:
     def _problem(self, state: PodState, kind: str) -> None:
         self._counters["errors", kind] += 1
         self._outbox.put(Report(state.ref, PROBLEMS[kind]))
-
-
-def _given(pod: Pod) -> list[Resources]:
-    """What its containers request, where they say so."""
-    return [c.resources for c in (*pod.spec.containers, *pod.spec.init_containers) if c.resources is not None]
-
-
-def _entries(pod: Pod) -> int:
-    """How many resources its containers name, each counted as often as it is named."""
-    return sum([len(each.limits) + len(each.requests) for each in _given(pod)])
-
-
-def _named(pod: Pod) -> set[str]:
-    """The resources that the pod's containers name."""
-    return {name for each in _given(pod) for name in (*each.limits, *each.requests)}
 
 
 def _version(pod: Pod) -> str:

@@ -9,12 +9,12 @@ import pytest
 
 from extender.engine.cycle.engine import Engine
 from extender.engine.placement.index import ShapeIndex
+from extender.engine.state.ask_reader import AskReader, OfClass, Reading
 from extender.engine.types.effects import Already, PostBinding, Refuse, Report, ReportNode, SetAnnotation
 from extender.engine.types.events import BindDone, NodeGone, NodeSeen, PodGone, PodSeen, Tick
 from extender.engine.types.settings import Settings
 from extender.server import inspect
 from protos.contract import allocation, names
-from protos.contract import ask as asks
 from protos.contract.allocation import Share
 from protos.contract.objects import Node, Pod
 from tests.builders import a_container, a_node, a_pod, a_ref, an_allocation
@@ -402,13 +402,13 @@ def test_an_ask_that_makes_no_sense_is_refused_with_its_sentence_until_it_is_men
 
 def test_what_a_pod_asks_is_read_once_for_each_of_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     story, pod, read = Story(a_node("a", 16)), a_pod(mem=20), list[str]()
-    parse = asks.parse
+    real = AskReader.read
 
-    def noted(pod: Pod, *given: Any) -> Any:
+    def noted(reader: AskReader, pod: Pod, of_class: OfClass) -> Reading:
         read.append(pod.metadata.resource_version)
-        return parse(pod, *given)
+        return real(reader, pod, of_class)
 
-    monkeypatch.setattr(asks, "parse", noted)
+    monkeypatch.setattr(AskReader, "read", noted)
     story.tell(PodSeen(pod))
     assert [story.filter(pod) for _ in range(3)] == [[], [], []]
     assert read == ["1"]

@@ -11,7 +11,7 @@ from extender.engine.placement import indexes, mix, roll, score, seats
 from extender.engine.policies.elastic import surplus_policy
 from extender.engine.policies.preemption import candidates
 from extender.engine.queueing import queues, runtimes, usage
-from extender.engine.state import cannot_fit, node_numbers, stock
+from extender.engine.state import ask_reader, cannot_fit, node_numbers, stock
 from extender.engine.types.events import NodeGone, NodeSeen, PodGone, PodSeen
 from protos.contract import bounds, names
 from protos.contract.objects import Pod
@@ -46,6 +46,8 @@ BOUNDED = {
     "queues._local_queues": queues.SWEEP,
     "queues._namespaces": queues.SWEEP,
     "usage._known": usage.REMEMBERED,
+    "_reader._known._young": ask_reader.TEMPLATES // 2,
+    "_reader._known._old": ask_reader.TEMPLATES // 2,
     "cannot_fit._known._young": cannot_fit.REMEMBERED // 2,
     "cannot_fit._known._old": cannot_fit.REMEMBERED // 2,
     "stock._matching": stock.REMEMBERED,

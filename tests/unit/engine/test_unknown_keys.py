@@ -125,16 +125,16 @@ def test_where_unknown_keys_only_warn_the_pod_runs_and_is_told() -> None:
 def test_the_keys_of_a_pod_are_looked_through_once_when_it_is_seen_first(
     monkeypatch: pytest.MonkeyPatch, unknown_keys: UnknownKeys
 ) -> None:
-    seen_pods, first = [], mistakes.first
+    seen_keys, first = [], mistakes.first
 
     def counted(pod: Pod, resources: names.Resources, slices_per_gpu: int) -> Reason | None:
-        seen_pods.append(pod.metadata.uid)
+        seen_keys.append(pod.metadata.annotations)
         return first(pod, resources, slices_per_gpu)
 
     monkeypatch.setattr(mistakes, "first", counted)
     story = Story(a_node("a", 16), unknown_keys=unknown_keys)
     assert seen(story, a_pod("p", mem=4, annotations=MISSPELT)) == [SENTENCE]
-    assert seen_pods == ["uid-p"]
+    assert seen_keys == [MISSPELT]
 
 
 def test_a_pod_that_runs_is_left_alone() -> None:
