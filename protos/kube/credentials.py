@@ -4,6 +4,7 @@ The official client package reads kubeconfigs (merging, contexts, OIDC, exec plu
 it takes some 20 MiB.
 """
 
+import asyncio
 import importlib
 import os
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from protos.kube.errors import CredentialsError
 from protos.kube.tls import Trust
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+LOAD_S = 30.0
+"""Timeout of a command or a server that gives us credentials."""
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 
 
@@ -185,9 +188,11 @@ async def _loaded(paths: str, loader: Any) -> SimpleNamespace:
     found = SimpleNamespace(api_key={}, host="", ssl_ca_cert=None, cert_file=None, key_file=None, verify_ssl=True)
     found.tls_server_name = found.proxy = None
     try:
-        await loader.load_and_set(found)
+        async with asyncio.timeout(LOAD_S):
+            await loader.load_and_set(found)
     except Exception as error:
-        raise CredentialsError(f"{paths}: the context cannot be used: {error}") from error
+        why = str(error) or f"{type(error).__name__} after {LOAD_S:g} s at most"
+        raise CredentialsError(f"{paths}: the context cannot be used: {why}") from error
     if not found.host:
         raise CredentialsError(f"{paths}: the context's cluster has no server, expected a URL")
     return found
