@@ -242,7 +242,7 @@ def _wait(answer: Answer, error: errors.ApiError, *, write: bool) -> float | Non
     busy = isinstance(error, errors.TooMany) and not isinstance(error, errors.Protected)
     if not busy and (write or answer.status < 500):
         return None
-    after = _seconds(answer.headers.get("retry-after", ""))
+    after = _seconds(answer.headers.get(b"retry-after", b"").decode("latin-1"))
     return None if after is None else min(max(after, 0.0), LONGEST_WAIT_S)
 
 

@@ -44,7 +44,8 @@ class Connection(asyncio.Protocol):
         self._waiting = 0
         self.idle_since = 0.0
         self.status = 0
-        self.headers: dict[str, str] = {}
+        self.headers: dict[bytes, bytes] = {}
+        """By lower-case name."""
 
     @property
     def usable(self) -> bool:
@@ -172,7 +173,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._siblings.discard(self)
         orderly = error is None and not self._gone
-        if orderly and self.status and not self.headers.keys() & {"content-length", "transfer-encoding"}:
+        if orderly and self.status and not self.headers.keys() & {b"content-length", b"transfer-encoding"}:
             self._complete = True  # such an answer ends with the connection
         self._ended(str(error or "") or "the server closed the connection")
         self._parser = self._transport = None  # they refer to this connection: no cycle is left for the collector
@@ -184,7 +185,7 @@ class Connection(asyncio.Protocol):
             raise Lost("more came than was asked for")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        self.headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()

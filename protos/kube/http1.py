@@ -35,15 +35,15 @@ class Answer(NamedTuple):
     """A complete answer."""
 
     status: int
-    headers: Mapping[str, str]
+    headers: Mapping[bytes, bytes]
     """By lower-case name."""
     body: bytes
 
     @property
     def warnings(self) -> list[str]:
         """The texts of its header Warning. Source: RFC 9111, 5.5."""
-        found = self.headers.get("warning")
-        return [re.sub(r"\\(.)", r"\1", text) for text in _WARNING.findall(found)] if found else []
+        found = self.headers.get(b"warning")
+        return [re.sub(r"\\(.)", r"\1", text) for text in _WARNING.findall(found.decode("latin-1"))] if found else []
 
 
 class Http:
