@@ -7,6 +7,7 @@ it takes some 20 MiB.
 import asyncio
 import importlib
 import os
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from protos import files
 from protos.contract.bounds import KUBECONFIG
 from protos.kube import proxies
 from protos.kube.errors import CredentialsError
-from protos.kube.tls import Trust
+from protos.kube.tls import LOOK_S, Trust
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 LOAD_S = 30.0
@@ -50,20 +51,22 @@ class FixedToken:
 
 @dataclass
 class FileToken:
-    """A bearer token in a file; it is read again when the file is replaced."""
+    """A bearer token in a file; it is read again within LOOK_S after the file was replaced."""
 
     file: Path
+    _looked: float = field(default=-LOOK_S, init=False)
     _seen: files.Stamp | None = field(default=None, init=False)
     _header: str = field(default="", init=False)
 
     async def authorization(self) -> str:
-        return self.read()
+        return self._header if time.monotonic() - self._looked < LOOK_S else self.read()
 
     async def renew(self) -> str:
         self._seen = None
         return self.read()
 
     def read(self) -> str:
+        """The header by the file as it is now; raises CredentialsError."""
         try:
             present = files.stamp(self.file)
             if present is None or present != self._seen:
@@ -71,6 +74,7 @@ class FileToken:
                 if not token:
                     raise CredentialsError(f"{self.file} is empty: expected a bearer token")
                 self._header, self._seen = f"Bearer {token}", present
+            self._looked = time.monotonic()
         except (OSError, UnicodeError) as error:
             raise CredentialsError(f"{self.file}: expected a bearer token ({error})") from error
         return self._header
