@@ -6,6 +6,7 @@ it takes some 20 MiB.
 
 import asyncio
 import importlib
+import math
 import os
 import time
 from dataclasses import dataclass, field
@@ -54,7 +55,7 @@ class FileToken:
     """A bearer token in a file; it is read again within LOOK_S after the file was replaced."""
 
     file: Path
-    _looked: float = field(default=-LOOK_S, init=False)
+    _looked: float = field(default=-math.inf, init=False)
     _seen: files.Stamp | None = field(default=None, init=False)
     _header: str = field(default="", init=False)
 
