@@ -147,10 +147,16 @@ class LeaseWatch(Candidate):
             return f"the scheduler's Lease names {holder}, but was not seen renewed yet"
         return f"{holder} did not renew the scheduler's Lease within {self._deadline_s:g} s"
 
+    @property
+    def _unsettled(self) -> bool:
+        return not self.leads and (self.ours or self._asked_at is None)
+
     async def settled(self) -> None:
+        if not self._unsettled:  # before each write, and a timeout takes longer than to look
+            return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_S):
-                while not self.leads and (self.ours or self._asked_at is None):
+                while self._unsettled:
                     self.look_soon()
                     await self.looked()
 

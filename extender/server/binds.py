@@ -138,7 +138,7 @@ class Binds:
                     bind.decision.set_result(None)
                     del self._binds[ref.uid]
                     self._core.tell(BindAbandoned(ref.uid))
-        return await asyncio.shield(bind.task)
+        return await bind.task  # unshielded: the task of a question is cancelled only when the process ends
 
     def _release(self, effect: Release) -> None:
         """Let a held bind go on, or refuse it."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from http import HTTPStatus
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
@@ -50,6 +49,12 @@ class DirectProtocol(Protocol):
     def __init__(self, questions: Questions, limits: Limits, load: Load, **given: Any) -> None:
         super().__init__(limits, load, **given)
         self._questions = questions
+        self._straight: asyncio.Transport
+        """Without a buffer: an answer is one write."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        self._straight = transport
+        super().connection_made(transport)
 
     def on_headers_complete(self) -> None:
         question = self._questions.get(self.url.partition(b"?")[0])
@@ -63,9 +68,11 @@ class DirectProtocol(Protocol):
         self.cycle = cast("Any", _Exchange(question, self.parser.get_method(), keep_alive=keep_alive))
 
     def on_body(self, body: bytes) -> None:
-        super().on_body(body)
         if isinstance(self.cycle, _Exchange):
-            self.flow.resume_reading()  # uvicorn pauses after 64 KiB until an ASGI application reads on
+            self._count(body)
+            self.cycle.body += body
+        else:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -76,12 +83,12 @@ class DirectProtocol(Protocol):
 
     async def _answer(self, exchange: _Exchange) -> None:
         status, media_type, body = await exchange.answer()
-        if exchange.disconnected:
+        if exchange.disconnected or self._straight.is_closing():
             return
         close = b"" if exchange.keep_alive else b"connection: close\r\n"
         head = b"content-type: %s\r\ncontent-length: %d\r\n%s\r\n" % (media_type, len(body), close)
-        self.transport.write(STATUS_LINE[HTTPStatus(status)] + head + body)
+        self._straight.write(STATUS_LINE[status] + head + body)
         exchange.response_complete = True
         if not exchange.keep_alive:
-            self.transport.close()
+            self._straight.close()
         self.on_response_complete()

@@ -196,7 +196,6 @@ class Server(uvicorn.Server):
             server_header=False,
             date_header=False,
             proxy_headers=False,
-            timeout_keep_alive=int(limits.idle_s),
             timeout_graceful_shutdown=GRACE_S,
         )
         super().__init__(config)

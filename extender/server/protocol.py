@@ -123,11 +123,15 @@ class Protocol(HttpToolsProtocol):
         self._due = self.loop.time() + self._limits.request_s
 
     def on_url(self, url: bytes) -> None:
-        self._grow(len(url))
+        self._head += len(url)
+        if self._head > HEAD_BYTES.most:
+            raise self._refuse(_too_large(HEAD_BYTES, self._head))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._grow(len(name) + len(value))
+        self._head += len(name) + len(value)
+        if self._head > HEAD_BYTES.most:
+            raise self._refuse(_too_large(HEAD_BYTES, self._head))
         if len(self.headers) >= self._limits.headers.most:
             raise self._refuse(_too_large(self._limits.headers, len(self.headers) + 1))
         super().on_header(name, value)
@@ -137,6 +141,11 @@ class Protocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
+        self._count(body)
+        super().on_body(body)
+
+    def _count(self, body: bytes) -> None:
+        """Count a part of the body; raises Refusal past a limit."""
         self._body += len(body)
         self._load.body_bytes += len(body)
         if self._body > self._limits.body.most:
@@ -144,16 +153,16 @@ class Protocol(HttpToolsProtocol):
             raise self._refuse(Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why))
         if self._load.body_bytes > self._limits.together:
             raise self._refuse(Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests at once"))
-        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._due = self.loop.time() + self._limits.answer_s
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        """uvicorn sets a timer for an idle connection here. `overdue` needs none."""
         self._forget_body()
         self._due = self.loop.time() + self._limits.idle_s
-        super().on_response_complete()
+        self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
         """Answer why the request is refused, and close the connection."""
@@ -165,11 +174,6 @@ class Protocol(HttpToolsProtocol):
         head = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[refused.status] + head + body)
         self.transport.close()
-
-    def _grow(self, length: int) -> None:
-        self._head += length
-        if self._head > HEAD_BYTES.most:
-            raise self._refuse(_too_large(HEAD_BYTES, self._head))
 
     def _refuse(self, refused: Refusal) -> Refusal:
         self._refused = refused

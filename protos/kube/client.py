@@ -10,7 +10,7 @@ import contextlib
 import datetime as dt
 import email.utils
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,10 +21,11 @@ import structlog
 
 from protos.contract.codec import BAD_JSON
 from protos.kube import errors
-from protos.kube.connection import Connection, Lost
+from protos.kube.connection import Lost
 from protos.kube.credentials import Credentials
 from protos.kube.errors import CredentialsError
-from protos.kube.http1 import Answer, Http, NotConnected
+from protos.kube.http1 import ANSWER_S, Answer, Http
+from protos.kube.stream import Stream, Translated
 
 T = TypeVar("T")
 Body = bytes | msgspec.Struct | Mapping[str, Any] | Sequence[Any]
@@ -43,8 +44,6 @@ TRIES = 5
 """Attempts of a request while the server answers with Retry-After."""
 LONGEST_WAIT_S = 10.0
 """The longest wait for one Retry-After."""
-ANSWER_S = 30.0
-"""Timeout of a request."""
 DEEPEST = 10_000
 """Maximal nesting of objects' JSON. Users can write a metadata.managedFields of this depth, and one such pod must not
 make whole lists unreadable. Source: sigs.k8s.io/json, the decoder of kube-apiserver."""
@@ -75,6 +74,8 @@ class ApiClient:
         """
         self.credentials, self._permit, self._warned = credentials, permit, warned
         self._always = {"User-Agent": user_agent, "Accept": JSON}
+        self._authorized: tuple[str, Mapping[str, str]] = "", self._always
+        """The last authorization, and the headers with it."""
         self._most, self._writes, self._answer_s = writes, asyncio.Semaphore(writes), answer_s
         self._http: Http | None = None
 
@@ -82,7 +83,9 @@ class ApiClient:
         known = self.credentials
         try:
             tls = known.tls.context if known.tls else None
-            self._http = Http(known.server, tls=tls, server_name=known.server_name, proxy=known.proxy)
+            self._http = Http(
+                known.server, tls=tls, server_name=known.server_name, proxy=known.proxy, answer_s=self._answer_s
+            )
         except ValueError as error:
             raise CredentialsError(str(error)) from error
         return self
@@ -132,26 +135,21 @@ class ApiClient:
         return await self._ask("DELETE", path, body, params=params)
 
     @contextlib.asynccontextmanager
-    async def stream(self, path: str, *, params: Params, silence_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a GET with an endless answer (a watch), and yield its chunks.
-
-        Raises Silent after `silence_s` seconds without data, and Unavailable without an answer or for a broken
-        connection.
-        """
+    async def stream(self, path: str, *, params: Params, silence_s: float) -> AsyncIterator[Stream]:
+        """Open a GET with an endless answer (a watch); raises Unavailable without an answer."""
         request = f"GET {path}"
         async with contextlib.AsyncExitStack() as stack:
-            with _translated(request, write=False):
-                async with asyncio.timeout(self._answer_s):
-                    made = self._connections.stream(_target(path, params), await self._headers())
-                    answer = await stack.enter_async_context(made)
+            with Translated(request, write=False):
+                made = self._connections.stream(_target(path, params), await self._headers())
+                answer = await stack.enter_async_context(made)
             if answer.status == 401:
                 await self._renewed()
             if answer.status != 200:
-                with _translated(request, write=False):
+                with Translated(request, write=False):
                     async with asyncio.timeout(self._answer_s):
-                        content = await answer.rest()
+                        content = await answer.rest(self._answer_s)
                 raise errors.from_answer(request, answer.status, content, write=False)
-            yield _chunks(request, answer, silence_s)
+            yield Stream(request, answer, silence_s)
 
     async def _ask(
         self,
@@ -168,18 +166,17 @@ class ApiClient:
         slot: contextlib.AbstractAsyncContextManager[Any] = (
             self._writes if write and not urgent else contextlib.nullcontext()
         )
-        target, tries, renewed = _target(path, params), 0, False
+        request, target, tries, renewed = f"{method} {path}", _target(path, params), 0, False
         while True:
             tries += 1
             async with slot:
-                with _translated(f"{method} {path}", write=write):
-                    async with asyncio.timeout(self._answer_s):
-                        answer = await self._send(method, target, data, content_type)
+                with Translated(request, write=write):
+                    answer = await self._send(method, target, data, content_type)
             if answer.status < 300:
                 for text in answer.warnings:
                     self._warned(text)
                 return answer.body
-            error = errors.from_answer(f"{method} {path}", answer.status, answer.body, write=write)
+            error = errors.from_answer(request, answer.status, answer.body, write=write)
             wait = _wait(answer, error, write=write)
             if answer.status == 401 and not renewed:
                 renewed, wait = True, 0.0
@@ -194,7 +191,7 @@ class ApiClient:
     async def _send(self, method: str, target: str, data: bytes | None, content_type: str) -> Answer:
         headers = await self._headers()
         if data is not None:
-            headers["Content-Type"] = content_type
+            headers = {**headers, "Content-Type": content_type}
         about_to = partial(self._about_to_send, method, target)
         try:
             return await self._connections.ask(method, target, headers, data, about_to=about_to)
@@ -208,14 +205,14 @@ class ApiClient:
             self._permit()
             log.debug("write", method=method, path=target)
 
-    async def _headers(self) -> dict[str, str]:
-        headers = dict(self._always)
+    async def _headers(self) -> Mapping[str, str]:
         authorization = await self.credentials.tokens.authorization()
-        if not authorization.isascii() or not authorization.isprintable():
-            raise CredentialsError("expected a token in one line of ASCII, and it is none")
-        if authorization:
-            headers["Authorization"] = authorization
-        return headers
+        if authorization != self._authorized[0]:
+            if not authorization.isascii() or not authorization.isprintable():
+                raise CredentialsError("expected a token in one line of ASCII, and it is none")
+            more = {"Authorization": authorization} if authorization else {}
+            self._authorized = authorization, self._always | more
+        return self._authorized[1]
 
     @property
     def _connections(self) -> Http:
@@ -245,7 +242,7 @@ def _wait(answer: Answer, error: errors.ApiError, *, write: bool) -> float | Non
     busy = isinstance(error, errors.TooMany) and not isinstance(error, errors.Protected)
     if not busy and (write or answer.status < 500):
         return None
-    after = _seconds(answer.headers.get("retry-after", ""))
+    after = _seconds(answer.headers.get(b"retry-after", b"").decode("latin-1"))
     return None if after is None else min(max(after, 0.0), LONGEST_WAIT_S)
 
 
@@ -259,32 +256,5 @@ def _seconds(after: str) -> float | None:
     return None
 
 
-async def _chunks(request: str, answer: Connection, silence_s: float) -> AsyncIterator[bytes]:
-    with _translated(request, write=False):
-        while True:
-            try:
-                async with asyncio.timeout(silence_s):
-                    chunk = await answer.chunk()
-            except TimeoutError as error:
-                raise errors.Silent(request, message=f"nothing came for {silence_s:g} s") from error
-            if not chunk:
-                return
-            yield chunk
-
-
 def _target(path: str, params: Params | None) -> str:
     return f"{path}?{urlencode(params)}" if params else path
-
-
-@contextlib.contextmanager
-def _translated(request: str, *, write: bool) -> Iterator[None]:
-    """Connection errors as ApiErrors; without a connection a write has certainly not been done."""
-    try:
-        yield
-    except CredentialsError as error:
-        raise errors.Unauthorized(request, 401, "CredentialsError", str(error)) from error
-    except NotConnected as error:
-        raise errors.Unavailable(request, message=str(error)) from error
-    except (TimeoutError, OSError) as error:
-        text = str(error) or type(error).__name__
-        raise errors.Unavailable(request, message=text, outcome_unknown=write) from error

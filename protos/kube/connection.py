@@ -33,6 +33,8 @@ class Connection(asyncio.Protocol):
         self._siblings, self.tls = siblings, tls
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = self._deadline = 0.0
         self._parser: Any = None
         self._whole = self._paused = self._served = False
         self._complete = self._lasting = True
@@ -42,22 +44,26 @@ class Connection(asyncio.Protocol):
         self._waiting = 0
         self.idle_since = 0.0
         self.status = 0
-        self.headers: dict[str, str] = {}
+        self.headers: dict[bytes, bytes] = {}
+        """By lower-case name."""
 
     @property
     def usable(self) -> bool:
         """Whether another request may be sent."""
         return not self._gone and self._complete and self._lasting and not self._parts
 
-    async def send(self, request: bytes, *, whole: bool) -> None:
-        """Send a request, and wait for the head of the answer, or the complete answer (`whole`)."""
+    async def send(self, request: bytes, *, whole: bool, within_s: float) -> None:
+        """Send a request, and wait for the head of the answer, or the complete answer (`whole`).
+
+        Raises Lost, and TimeoutError after so many seconds.
+        """
         self._served, reused = True, self._served
         self._whole, self._complete, self.status, self.headers = whole, False, 0, {}
         try:
             if self._transport is None or self._gone:
                 raise Lost(self._gone or "the connection was closed")
-            self._parser = httptools.HttpResponseParser(self)
             self._transport.write(request)
+            self._allow(within_s)
             while not (self._complete or (self.status and not whole)):
                 await self._news()
         except Lost as lost:
@@ -67,17 +73,20 @@ class Connection(asyncio.Protocol):
     def continue_over(self, transport: asyncio.Transport) -> None:
         """Continue over a tunnel, like a new connection."""
         self._transport, self._complete, self._lasting, self._served = transport, True, True, False
+        self._parser = httptools.HttpResponseParser(self)
 
-    async def chunk(self) -> bytes:
-        """The data of a streamed answer since the last call; empty at the end of the answer. Raises Lost."""
-        while not self._parts and not self._complete:
-            await self._news()
+    async def chunk(self, within_s: float) -> bytes:
+        """The data of a streamed answer since the last call; empty at the end of the answer. Raises as `send`."""
+        if not self._parts and not self._complete:
+            self._allow(within_s)
+            while not self._parts and not self._complete:
+                await self._news()
         return self.taken()
 
-    async def rest(self) -> bytes:
-        """The remaining body."""
+    async def rest(self, within_s: float) -> bytes:
+        """The remaining body, each chunk within so many seconds."""
         chunks = []
-        while chunk := await self.chunk():
+        while chunk := await self.chunk(within_s):
             chunks.append(chunk)
         return b"".join(chunks)
 
@@ -90,6 +99,7 @@ class Connection(asyncio.Protocol):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def close(self) -> None:
+        """Close it; what waits for it raises Lost."""
         self._siblings.discard(self)
         if self._transport is not None:
             self._transport.abort()
@@ -104,18 +114,50 @@ class Connection(asyncio.Protocol):
         finally:
             self._waiter = None
 
+    def _allow(self, seconds: float) -> None:
+        """Let the waits that follow last so long together.
+
+        A timer for each request would cost more than its headers. So a timer stays when its request has been answered,
+        and is set again when it rings too early for a later one.
+        """
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.time() + seconds
+        if self._timer is None or self._deadline < self._rings_at:
+            self._ring(loop)
+
+    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Set the timer to the deadline."""
+        self._silence()
+        self._rings_at, self._timer = self._deadline, loop.call_at(self._deadline, self._rang)
+
+    def _rang(self) -> None:
+        self._timer = None
+        if self._waiter is None or self._waiter.done():
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._deadline:
+            self._ring(loop)
+        else:
+            self._waiter.set_exception(TimeoutError())
+
+    def _silence(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def _ended(self, why: str) -> None:
         self._gone = self._gone or why
+        self._silence()
         self._wake()
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport, self._parser = cast("asyncio.Transport", transport), httptools.HttpResponseParser(self)
         _keep_alive(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
@@ -131,7 +173,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._siblings.discard(self)
         orderly = error is None and not self._gone
-        if orderly and self.status and not self.headers.keys() & {"content-length", "transfer-encoding"}:
+        if orderly and self.status and not self.headers.keys() & {b"content-length", b"transfer-encoding"}:
             self._complete = True  # such an answer ends with the connection
         self._ended(str(error or "") or "the server closed the connection")
         self._parser = self._transport = None  # they refer to this connection: no cycle is left for the collector
@@ -143,7 +185,7 @@ class Connection(asyncio.Protocol):
             raise Lost("more came than was asked for")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        self.headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()

@@ -4,8 +4,11 @@ The official client package reads kubeconfigs (merging, contexts, OIDC, exec plu
 it takes some 20 MiB.
 """
 
+import asyncio
 import importlib
+import math
 import os
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +18,11 @@ from protos import files
 from protos.contract.bounds import KUBECONFIG
 from protos.kube import proxies
 from protos.kube.errors import CredentialsError
-from protos.kube.tls import Trust
+from protos.kube.tls import LOOK_S, Trust
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+LOAD_S = 30.0
+"""Timeout of a command or a server that gives us credentials."""
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 
 
@@ -47,20 +52,22 @@ class FixedToken:
 
 @dataclass
 class FileToken:
-    """A bearer token in a file; it is read again when the file is replaced."""
+    """A bearer token in a file; it is read again within LOOK_S after the file was replaced."""
 
     file: Path
+    _looked: float = field(default=-math.inf, init=False)
     _seen: files.Stamp | None = field(default=None, init=False)
     _header: str = field(default="", init=False)
 
     async def authorization(self) -> str:
-        return self.read()
+        return self._header if time.monotonic() - self._looked < LOOK_S else self.read()
 
     async def renew(self) -> str:
         self._seen = None
         return self.read()
 
     def read(self) -> str:
+        """The header by the file as it is now; raises CredentialsError."""
         try:
             present = files.stamp(self.file)
             if present is None or present != self._seen:
@@ -68,6 +75,7 @@ class FileToken:
                 if not token:
                     raise CredentialsError(f"{self.file} is empty: expected a bearer token")
                 self._header, self._seen = f"Bearer {token}", present
+            self._looked = time.monotonic()
         except (OSError, UnicodeError) as error:
             raise CredentialsError(f"{self.file}: expected a bearer token ({error})") from error
         return self._header
@@ -185,9 +193,11 @@ async def _loaded(paths: str, loader: Any) -> SimpleNamespace:
     found = SimpleNamespace(api_key={}, host="", ssl_ca_cert=None, cert_file=None, key_file=None, verify_ssl=True)
     found.tls_server_name = found.proxy = None
     try:
-        await loader.load_and_set(found)
+        async with asyncio.timeout(LOAD_S):
+            await loader.load_and_set(found)
     except Exception as error:
-        raise CredentialsError(f"{paths}: the context cannot be used: {error}") from error
+        why = str(error) or f"{type(error).__name__} after {LOAD_S:g} s at most"
+        raise CredentialsError(f"{paths}: the context cannot be used: {why}") from error
     if not found.host:
         raise CredentialsError(f"{paths}: the context's cluster has no server, expected a URL")
     return found

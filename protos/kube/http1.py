@@ -19,6 +19,8 @@ from protos.kube.connection import Connection
 
 CONNECT_S = 10.0
 """Timeout of connecting, in seconds."""
+ANSWER_S = 30.0
+"""Timeout of an answer, from the sending of its request."""
 IDLE_S = 75.0
 """Connections idle for longer are not reused: kube-apiserver closes them after 90 s, perhaps at that moment."""
 _PORTS = {"http": 80, "https": 443}
@@ -33,14 +35,15 @@ class Answer(NamedTuple):
     """A complete answer."""
 
     status: int
-    headers: Mapping[str, str]
+    headers: Mapping[bytes, bytes]
     """By lower-case name."""
     body: bytes
 
     @property
     def warnings(self) -> list[str]:
         """The texts of its header Warning. Source: RFC 9111, 5.5."""
-        return [re.sub(r"\\(.)", r"\1", text) for text in _WARNING.findall(self.headers.get("warning", ""))]
+        found = self.headers.get(b"warning")
+        return [re.sub(r"\\(.)", r"\1", text) for text in _WARNING.findall(found.decode("latin-1"))] if found else []
 
 
 class Http:
@@ -54,6 +57,7 @@ class Http:
         server_name: str | None = None,
         proxy: str | None = None,
         idle_s: float = IDLE_S,
+        answer_s: float = ANSWER_S,
     ) -> None:
         """`tls` is for https URLs, by default the machine's trust; `proxy` is an http URL, perhaps with user:password.
 
@@ -62,7 +66,7 @@ class Http:
         """
         self._url, self._proxy = _split(url, tuple(_PORTS)), _split(proxy, ("http",)) if proxy else None
         self._tls = (tls or functools.cache(ssl.create_default_context)) if self._url.scheme == "https" else None
-        self._name, self._idle_s = server_name or self._url.hostname, idle_s
+        self._name, self._idle_s, self._answer_s = server_name or self._url.hostname, idle_s, answer_s
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
         self._opening: set[asyncio.Task[None]] = set()
@@ -99,14 +103,16 @@ class Http:
         *,
         about_to: Callable[[], None] = lambda: None,
     ) -> Answer:
-        """Send a request, return its complete answer; raises NotConnected and Lost. Cancellation closes the connection.
+        """Send a request, return its complete answer; raises NotConnected, Lost, and TimeoutError without an answer.
 
+        Cancellation closes the connection.
         `about_to` is called right before the request is sent; an error of it prevents the sending.
         """
         connection = await self._take()
         try:
             about_to()
-            await connection.send(self._request(method, target, headers, body), whole=True)
+            request = self._request(method, target, headers, body)
+            await connection.send(request, whole=True, within_s=self._answer_s)
             return Answer(connection.status, connection.headers, connection.taken())
         finally:
             self._keep(connection)
@@ -116,7 +122,8 @@ class Http:
         """A GET whose answer is read in chunks; the end of the block closes its connection."""
         connection = await self._take()
         try:
-            await connection.send(self._request("GET", target, headers, None), whole=False)
+            request = self._request("GET", target, headers, None)
+            await connection.send(request, whole=False, within_s=self._answer_s)
             yield connection
         finally:
             connection.close()
@@ -183,7 +190,7 @@ class Http:
         transport, _ = await loop.create_connection(lambda: connection, *_address(proxy))
         authority = _authority(self._url)
         head = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{_proxy_authorization(proxy)}\r\n"
-        await connection.send(head.encode("latin-1"), whole=False)
+        await connection.send(head.encode("latin-1"), whole=False, within_s=CONNECT_S)
         if connection.status != 200:
             raise OSError(f"the proxy {proxy.hostname} answers {connection.status} to CONNECT {authority}")
         tls = cast("ssl.SSLContext", connection.tls)

@@ -1,6 +1,10 @@
 """URL paths of objects and collections on the API server."""
 
+import re
 from urllib.parse import quote
+
+_plain = re.compile(r"[A-Za-z0-9_.~-]+").fullmatch
+"""Needs no quoting, like nearly all names."""
 
 
 def path(group_version: str, plural: str, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
@@ -13,7 +17,7 @@ def path(group_version: str, plural: str, *, namespace: str = "", name: str = ""
     if namespace:
         parts += ["namespaces", namespace]
     parts += [part for part in (plural, name, subresource) if part]
-    return "/" + "/".join(quote(part, safe="") for part in parts)
+    return "/" + "/".join([part if _plain(part) else quote(part, safe="") for part in parts])
 
 
 def pods(namespace: str = "") -> str:

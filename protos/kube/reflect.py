@@ -1,14 +1,14 @@
 """A collection of the API server as an endless stream of events: list, then watch.
 
-Four nested generators: `Reflector.events` never ends; `_listing` reads the pages of one list and yields the differences
-to the known objects; `_watching` reopens dropped watches; `lines` splits a stream of chunks. The caller's function
-decodes each object from the bytes of its page or line; `changes.Known` finds the changes.
+Nested generators: `Reflector.events` never ends; `_listing` reads the pages of one list and yields the differences to
+the known objects; `_watching` reopens dropped watches, each of which `_watch` reads. The caller's function decodes each
+object from the bytes of its page or line; `changes.Known` finds the changes.
 """
 
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -19,9 +19,9 @@ from protos.contract.codec import BAD_JSON
 from protos.kube import errors
 from protos.kube.changes import Change, Event, Known, Listed
 from protos.kube.client import ApiClient
+from protos.kube.stream import Stream
 
 T = TypeVar("T")
-R = TypeVar("R")
 log = structlog.get_logger()
 
 SLICE = 10
@@ -104,13 +104,13 @@ class Reflector(Generic[T]):
         self._known = Known(decode)
         self._failures = 0
         self._wanted = asyncio.Event()
-        self._reading: asyncio.Timeout | None = None
+        self._interrupt: Callable[[], None] = lambda: None
+        """Ends what is being waited for."""
 
     def relist(self) -> None:
         """Request a consistent list now, for instance after a takeover; `Listed` marks its end."""
         self._wanted.set()
-        if self._reading is not None:
-            self._reading.reschedule(0.0)
+        self._interrupt()
 
     async def version(self) -> str:
         """The collection's current resourceVersion, read consistently; raises request errors."""
@@ -195,39 +195,42 @@ class Reflector(Generic[T]):
             "resourceVersion": self._known.version,
             "timeoutSeconds": str(random.randint(self.pace.watch_s, 2 * self.pace.watch_s)),
         }
-        spoke, read, began = False, 0, asyncio.get_running_loop().time()
+        spoke, read, lines, began = False, 0, Lines(), asyncio.get_running_loop().time()
         async with contextlib.AsyncExitStack() as stack:
-            stream = self.client.stream(self.path, params=params, silence_s=self.pace.silence_s)
-            chunks = await self._unless_wanted(lambda: stack.enter_async_context(stream))
-            self.trouble = None
-            cut = await stack.enter_async_context(contextlib.aclosing(lines(self._interruptible(chunks))))
+            chunks = await self._opened(stack, params)
+            self.trouble, self._interrupt = None, chunks.close
             try:
-                async for line in cut:
-                    for event in self._decoded(line):
-                        yield event
-                    spoke, self._failures, read = True, 0, read + 1
-                    if read % SLICE == 0:
-                        await asyncio.sleep(0)
+                async for chunk in chunks:
+                    for line in lines.of(chunk):
+                        for event in self._decoded(line):
+                            yield event
+                        spoke, self._failures, read = True, 0, read + 1
+                        if read % SLICE == 0:
+                            await asyncio.sleep(0)
             except errors.Silent:
                 return
+            except errors.Unavailable:
+                if self._wanted.is_set():
+                    raise _RelistWanted from None
+                raise
+            finally:
+                self._interrupt = lambda: None
         if not spoke and asyncio.get_running_loop().time() - began < self.pace.short_s:
             raise errors.Unavailable(f"WATCH {self.path}", message="the server closed the watch without a word")
 
-    async def _interruptible(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        while chunk := await self._unless_wanted(lambda: anext(chunks, b"")):
-            yield chunk
-
-    async def _unless_wanted(self, act: Callable[[], Awaitable[R]]) -> R:
-        """The result of `act`; a requested relist ends the watch, even while it waits for data."""
+    async def _opened(self, stack: contextlib.AsyncExitStack, params: Mapping[str, str]) -> Stream:
+        """Open a watch; a requested relist ends the attempt."""
         if self._wanted.is_set():
             raise _RelistWanted
         try:
-            async with asyncio.timeout(None) as self._reading:
-                return await act()
+            async with asyncio.timeout(None) as opening:
+                self._interrupt = lambda: opening.reschedule(0.0)
+                stream = self.client.stream(self.path, params=params, silence_s=self.pace.silence_s)
+                return await stack.enter_async_context(stream)
         except TimeoutError:
             raise _RelistWanted from None
         finally:
-            self._reading = None
+            self._interrupt = lambda: None
 
     def _decoded(self, line: bytes) -> Iterator[Change[T]]:
         """The changes of one line of a watch (none for a bookmark); raises ApiError for an ERROR line."""
@@ -254,16 +257,20 @@ class Reflector(Generic[T]):
             await asyncio.wait_for(self._wanted.wait(), wait)
 
 
-async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The lines of a stream, without an incomplete last line."""
-    parts: list[bytes] = []
-    async for chunk in chunks:
+class Lines:
+    """Cuts chunks into lines. What comes after the last line break waits for the next chunk."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def of(self, chunk: bytes) -> Iterator[bytes]:
+        """The lines that this chunk completes."""
         *whole, rest = chunk.split(b"\n")
         for line in whole:
-            parts.append(line)
-            joined = b"".join(parts)
-            parts.clear()
+            self._parts.append(line)
+            joined = b"".join(self._parts)
+            self._parts.clear()
             if joined.strip():
                 yield joined
         if rest:
-            parts.append(rest)
+            self._parts.append(rest)

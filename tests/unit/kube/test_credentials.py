@@ -90,6 +90,7 @@ async def test_a_kubeconfig_with_a_client_certificate_speaks_to_a_server_of_its_
 @pytest.fixture
 def looked_at_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls, "LOOK_S", 0.0)
+    monkeypatch.setattr(credentials, "LOOK_S", 0.0)
 
 
 @pytest.mark.usefixtures("looked_at_always")
@@ -178,6 +179,7 @@ async def test_the_certificate_of_an_exec_plugin_is_replaced_with_its_token(pki:
     assert found.tls.context() is not before
 
 
+@pytest.mark.usefixtures("looked_at_always")
 async def test_a_token_file_of_a_kubeconfig_is_read_again_when_it_changes(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one\n")
     found = await credentials.load(config(tmp_path, user={"tokenFile": "token"}))

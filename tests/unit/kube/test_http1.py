@@ -6,7 +6,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from tests.cluster import pki
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+WITHIN_S = 20.0
 
 
 class Server:
@@ -269,10 +270,32 @@ async def test_a_stream_gives_what_comes_as_it_comes_and_ends() -> None:
         writer.close()
 
     async with served(serve) as url, Http(url).stream("/", {}) as stream:
-        assert (stream.status, await stream.chunk()) == (200, b"one")
+        assert (stream.status, await stream.chunk(WITHIN_S)) == (200, b"one")
         more.set()
-        assert await stream.rest() == b"two"
-        assert await stream.chunk() == b""
+        assert await stream.rest(WITHIN_S) == b"two"
+        assert await stream.chunk(WITHIN_S) == b""
+
+
+async def test_each_answer_on_a_connection_has_its_own_time() -> None:
+    """One timer serves the requests of a connection in turn."""
+    slow = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for pause_s in (0.0, 0.3, 60.0):
+            await reader.readuntil(b"\r\n\r\n")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(slow.wait(), pause_s)
+            writer.write(OK)
+        writer.close()
+
+    async with served(serve) as url:
+        http = Http(url, answer_s=0.5)
+        assert (await http.ask("GET", "/", {})).body == b"ok"
+        await asyncio.sleep(0.3)
+        assert (await http.ask("GET", "/", {})).body == b"ok"
+        with pytest.raises(TimeoutError):
+            await http.ask("GET", "/", {})
+        slow.set()
 
 
 async def test_a_stream_whose_reader_is_slow_holds_its_server_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +317,7 @@ async def test_a_stream_whose_reader_is_slow_holds_its_server_back(monkeypatch: 
         for _ in range(200):
             await asyncio.sleep(0.001)
         assert sent < 64
-        assert len(await stream.rest()) == size
+        assert len(await stream.rest(WITHIN_S)) == size
     assert sent == 64
 
 

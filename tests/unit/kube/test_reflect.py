@@ -1,7 +1,7 @@
 """A collection as events: lists, watches, and every way in which they break."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from protos.kube import errors
 from protos.kube.changes import Deleted, Event, Listed, Seen, Undecodable
 from protos.kube.client import DEEPEST
-from protos.kube.reflect import FAILURES, Pace, Reflector, lines
+from protos.kube.reflect import FAILURES, Lines, Pace, Reflector
 from tests.unit.kube.apiserver import Play, Script, bookmark, error, line, page, refusal, thing, watch
 
 PATH = "/api/v1/pods"
@@ -330,13 +330,10 @@ async def test_closing_the_stream_ends_the_watch(script: Script) -> None:
         await script.left.wait()
 
 
-async def test_lines_do_not_depend_on_how_they_were_cut() -> None:
+def test_lines_do_not_depend_on_how_they_were_cut() -> None:
     text = b"one\n\ntwo" * 20 + b"\nhalf"
-
-    async def cut(size: int) -> AsyncGenerator[bytes, None]:
-        for start in range(0, len(text), size):
-            yield text[start : start + size]
-
     whole = [part for part in text.split(b"\n")[:-1] if part]
     for size in range(1, 12):
-        assert [found async for found in lines(cut(size))] == whole
+        lines = Lines()
+        cut = [text[start : start + size] for start in range(0, len(text), size)]
+        assert [found for chunk in cut for found in lines.of(chunk)] == whole
