@@ -19,8 +19,8 @@ BYTES, OF_NODE, OF_SHAPE = 100 << 20, 32, 4096
 """The memory of all indexes, and about the memory of one for each node and beside."""
 LEAST_SHAPES, MOST_SHAPES = 128, 4096
 """Shapes kept at a time, whatever memory they take."""
-BEHIND = 16
-"""Changes that wait until an index is asked."""
+BEHIND, BEHIND_FEW = 16, 128
+"""Changes that wait until an index is asked; so many if questions are about few nodes, which are looked at alone."""
 
 
 class _Asked(NamedTuple):
@@ -140,17 +140,21 @@ class Indexes:
     def work(self, looks: float) -> float:
         """Bring indexes that are behind up to date, in turn; return what is left of the looks."""
         if not self._rota and self._roll.turn >= self._due:
-            self._due = self._roll.turn + BEHIND  # no globs of UUIDs: the next such pod has other ones
+            self._due = self._roll.turn + self._behind  # no globs of UUIDs: the next such pod has other ones
             self._rota.extend(shape for shape in self._shapes if shape.ask is None or not shape.ask.selection.uuids)
         left = looks
         while self._rota and left > 0:
             index = self._shapes.get(self._rota[0])
-            if index is not None and not index.behind_at_most(BEHIND):
+            if index is not None and not index.behind_at_most(self._behind):
                 left = index.refresh(left) - TURN
                 if index.stale:
                     break  # it goes on with this one
             self._rota.popleft()
         return left
+
+    @property
+    def _behind(self) -> int:
+        return BEHIND_FEW if self.sampled else BEHIND
 
     def renew(self, looks: int) -> None:
         """Look at aged nodes of one index, the last used one that has any."""
