@@ -19,7 +19,7 @@ from extender.steps import Steps
 
 YOUNG, OLD = 1_500, 2
 """Allocations until a collection, and collections until the survivors are frozen: together at most some 2 ms."""
-STEPS = 25
+STEPS = 50
 """Steps until a collection in any case. Python's count of allocations sinks with each object that is freed, so it does
 not show that new objects replace old ones."""
 MOST = 2_500
