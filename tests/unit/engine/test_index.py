@@ -10,7 +10,7 @@ import pytest
 
 from extender.engine.placement import ranking, roll, score, seats, uuid_index
 from extender.engine.placement.index import NOTED, TURN, ShapeIndex
-from extender.engine.placement.indexes import BYTES, MOST_SHAPES, Indexes
+from extender.engine.placement.indexes import BEHIND, BEHIND_FEW, BYTES, MOST_SHAPES, Indexes
 from extender.engine.placement.ranking import ZERO, Ranking, of_room, of_score
 from extender.engine.placement.shape_scorer import ShapeScorer
 from extender.engine.state.node_state import NodeState
@@ -212,6 +212,20 @@ def test_shapes_that_come_are_prepared_only_if_every_node_is_asked_about() -> No
     indexes.warm(SHAPES[1])
     indexes.ready(1_000)
     assert looks(indexes, SHAPES[1]) == 0
+
+
+@pytest.mark.parametrize("sampled", (False, True))
+def test_more_changes_wait_for_a_question_if_few_nodes_are_asked_about(sampled: bool) -> None:
+    indexes = cluster(300)
+    indexes.of(SHAPES[0])
+    indexes.sampled, changes = sampled, BEHIND_FEW if sampled else BEHIND
+    for i in range(changes):
+        indexes.stale(f"n{i:04}")
+    assert indexes.work(1000) == 1000
+    for i in range(changes):
+        indexes.stale(f"n{150 + i:04}")
+    assert indexes.work(1000) < 1000
+    assert looks(indexes, SHAPES[0]) == 0
 
 
 def test_hundreds_of_shapes_are_kept_at_thousands_of_nodes() -> None:
