@@ -214,7 +214,7 @@ def test_shapes_that_come_are_prepared_only_if_every_node_is_asked_about() -> No
     assert looks(indexes, SHAPES[1]) == 0
 
 
-@pytest.mark.parametrize("sampled", (False, True))
+@pytest.mark.parametrize("sampled", [False, True])
 def test_more_changes_wait_for_a_question_if_few_nodes_are_asked_about(sampled: bool) -> None:
     indexes = cluster(300)
     indexes.of(SHAPES[0])
