@@ -219,9 +219,11 @@ class NodeBooks:
         entry = self.entries.get(uid)
         if entry is None or entry.charges is not charges or self.inventory.state != "ready":
             return False
-        books = [self.gpus.get(uuid) for uuid in charges]
-        offered = all(book is not None and book.offered and not book.overused for book in books)
-        return offered and (all(map(self.isolates, entry.ask.containers)) or all(c.whole for c in charges.values()))
+        for uuid in charges:
+            book = self.gpus.get(uuid)
+            if book is None or not book.offered or book.overused:
+                return False
+        return all(map(self.isolates, entry.ask.containers)) or all(charge.whole for charge in charges.values())
 
     def restore(self, uid: str, entry: Entry) -> None:
         """Put back a released entry."""

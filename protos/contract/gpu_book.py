@@ -52,11 +52,13 @@ class GpuBook:
 
     @property
     def mem_free(self) -> int:
-        return max(0, self.gpu.mem - self.mem_used)
+        free = self.gpu.mem - self.mem_used
+        return free if free > 0 else 0
 
     @property
     def slices_free(self) -> int:
-        return max(0, self.slices_per_gpu - self.slices_used)
+        free = self.slices_per_gpu - self.slices_used
+        return free if free > 0 else 0
 
     @property
     def overused(self) -> bool:

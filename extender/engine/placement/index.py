@@ -9,12 +9,18 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, TypeVar
 
 from extender.engine.placement.ranking import NOWHERE, Ranking, number, rank_and_score, renumbered, sorted_fits
 from extender.engine.placement.roll import Roll
 from extender.engine.placement.score import Scorer
 from extender.engine.placement.shape_scorer import ShapeScorer
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsGetItem
+
+K = TypeVar("K", str, int)
 LISTED, STALE = 1, 2
 """A place that `refresh` will look at; STALE if nobody has looked at it since its node changed."""
 UNSORTED = 64
@@ -183,7 +189,7 @@ class ShapeIndex:
         self._catch_up()
         self._note_changes()
         places, marks = self._places(names), self._marks
-        if STALE in bytes(map(marks.__getitem__, places)):
+        if STALE in _each(marks, places):
             stale = [place for place in places if marks[place] == STALE]
             for place in stale:
                 marks[place] = LISTED
@@ -193,12 +199,16 @@ class ShapeIndex:
             self._settle()
         return self._fits(places)
 
-    def _places(self, names: Iterable[str]) -> list[int]:
-        return [place for place in map(self._roll.places.get, names) if place is not None]
+    def _places(self, names: Collection[str]) -> Sequence[int]:
+        places = self._roll.places
+        try:
+            return _each(places, names)
+        except KeyError:  # kube-scheduler knows a node before us
+            return [places[name] for name in names if name in places]
 
-    def _fits(self, places: Iterable[int]) -> list[int]:
+    def _fits(self, places: Sequence[int]) -> list[int]:
         """The numbers of those of these places that fit, the best first."""
-        return sorted_fits(map(self._known.__getitem__, places))
+        return sorted_fits(_each(self._known, places))
 
     def best(self, fits: Iterable[int]) -> Iterator[tuple[str, int]]:
         """(node, score) of such numbers."""
@@ -220,3 +230,8 @@ class ShapeIndex:
             if node is not None and not excluded >> node.number & 1:
                 return name
         return None
+
+
+def _each(table: SupportsGetItem[K, int], keys: Collection[K]) -> Sequence[int]:
+    """What the table has at each of these keys; KeyError if it lacks one. It is read in one call."""
+    return itemgetter(*keys)(table) if len(keys) > 1 else [table[key] for key in keys]

@@ -170,12 +170,11 @@ class Ledger:
         self._moved(pod, before)
 
     def confirm(self, pod: PodState) -> None:
-        """Book what is held for the pod: of its node nothing changes."""
+        """Book what is held for the pod: nothing changes of its node, nor of what it uses of its queue."""
         pod.move(Change.BOOKED)
         books = self.node(pod.node).books
         if books is not None:
             books.confirm(pod.ref.uid)
-        self._on_moved(pod)
 
     def unbind(self, pod: PodState) -> None:
         """Take a pod off its node."""

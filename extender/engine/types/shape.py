@@ -9,6 +9,13 @@ from typing import NamedTuple
 import msgspec
 
 from protos.contract.ask import PodAsk
+from protos.contract.remembered import Remembered
+
+REMEMBERED, WEIGHT = 8192, 2**21
+"""Shapes kept, and the lengths of their selections and requests in all."""
+
+Requests = tuple[tuple[str, int], ...]
+"""Amounts by resource."""
 
 
 class Shape(NamedTuple):
@@ -22,7 +29,12 @@ class Shape(NamedTuple):
 
 
 def shape(ask: PodAsk | None, requests: Sequence[tuple[str, int]]) -> Shape:
-    """The shape of a pod with these GPU and in-tree requests."""
+    """The shape of a pod with these GPU and in-tree requests: one object for equal ones."""
+    asked = ask, tuple(requests)
+    return _shapes.get(asked) or _shapes.put(asked, _made(*asked))
+
+
+def _made(ask: PodAsk | None, requests: Requests) -> Shape:
     amounts = dict(requests)
     return Shape(ask, _rounded(amounts.get("cpu", 0)), _rounded(amounts.get("memory", 0)))
 
@@ -36,3 +48,10 @@ def _rounded(amount: int) -> int:
 def of_model(ask: PodAsk, model: str) -> PodAsk:
     """The ask, for GPUs of this model only."""
     return msgspec.structs.replace(ask, selection=msgspec.structs.replace(ask.selection, model=model))
+
+
+def _length(asked: tuple[PodAsk | None, Requests]) -> int:
+    return len(asked[1]) + (asked[0].selection.length if asked[0] is not None else 0)
+
+
+_shapes: Remembered[tuple[PodAsk | None, Requests], Shape] = Remembered(REMEMBERED, WEIGHT, _length)

@@ -12,8 +12,9 @@ from extender.cluster.leadership import NotLeading, Permission
 from extender.engine.types.effects import PodRef, PostBinding
 from protos.contract import names
 from protos.contract.objects import Pod
-from protos.kube.client import ANSWER_S, ApiClient
+from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials, FixedToken
+from protos.kube.http1 import ANSWER_S
 from tests.unit.engine.story import owned_by
 from tests.unit.kube import apiserver
 from tests.unit.kube.apiserver import Json, Script, lost, ok, refusal
