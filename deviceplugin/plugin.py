@@ -128,8 +128,6 @@ class Plugin:
             senses=self.senses,
             cluster=self.cluster,
             record=self.record,
-            offer=self.offer,
-            metrics=self.metrics,
             watch=self._isolation,
             groups=self.settings.cgroup_root,
             evictor=Evictor(self.cluster) if evicts else None,

@@ -8,6 +8,7 @@ from deviceplugin.record import Record
 from protos.contract.objects import ENDED, Pod
 
 MIB = 2**20
+MISMATCH = "IsolationMismatch"
 State = Literal["unknown", "enforced", "mismatch"]
 STATES: tuple[State, ...] = ("unknown", "enforced", "mismatch")
 Key = tuple[str, str]

@@ -17,12 +17,10 @@ from deviceplugin import cgroups
 from deviceplugin.cgroups import Group
 from deviceplugin.cluster import Cluster
 from deviceplugin.isolation import checks
-from deviceplugin.isolation.checks import STATES, Key, Limited, State, Verdict
+from deviceplugin.isolation.checks import MISMATCH, STATES, Key, Limited, State, Verdict
 from deviceplugin.isolation.evict import Evictor
 from deviceplugin.isolation.watch import Watch
 from deviceplugin.machine import MemoryLimit, SourceError
-from deviceplugin.metrics import Metrics
-from deviceplugin.offer import Offer
 from deviceplugin.record import Record
 from deviceplugin.sense import Senses
 
@@ -34,7 +32,6 @@ AGAIN_S = 60.0
 """Between two checks of one container, and the longest pause without an answer."""
 AT_ONCE = 64
 """The most containers of one look; the others follow with the next."""
-MISMATCH = "IsolationMismatch"
 UNAPPLIED = (
     "a container runs without the memory limit that it was given, so the runtime does not run the toolkit's hook: "
     "let it do so, then restart the plugin"
@@ -57,15 +54,13 @@ class ReadBack:
         senses: Senses,
         cluster: Cluster,
         record: Record,
-        offer: Offer,
-        metrics: Metrics,
         watch: Watch,
         groups: Path,
         evictor: Evictor | None,
     ) -> None:
         """`groups` is the root of the host's control groups. Without `evictor`, mismatches are only told."""
-        self._senses, self._cluster, self._record, self._offer = senses, cluster, record, offer
-        self._metrics, self._watch, self._groups, self._evictor = metrics, watch, groups, evictor
+        self._senses, self._cluster, self._record = senses, cluster, record
+        self._watch, self._groups, self._evictor = watch, groups, evictor
         self._checks: dict[Key, _Check] = {}
 
     async def run(self) -> None:
@@ -87,7 +82,7 @@ class ReadBack:
                 await self._take(key, limited[key], found.get(key, {}), now)
         counts = Counter(check.state for check in self._checks.values())
         for state in STATES:
-            self._metrics.isolated.labels(state).set(counts[state])
+            self._senses.metrics.isolated.labels(state).set(counts[state])
 
     def _read(self, wanted: Sequence[tuple[Key, tuple[str, ...]]]) -> dict[Key, dict[str, MemoryLimit | None]]:
         """The limits of these containers on these GPUs, as far as the driver tells them. Blocks."""
@@ -105,7 +100,7 @@ class ReadBack:
 
     async def _take(self, key: Key, given: Limited, read: dict[str, MemoryLimit | None], now: float) -> None:
         """Note what was read of one container, and tell what is new and wrong."""
-        indexes = {gpu.uuid: gpu.index for gpu in self._offer.inventory.gpus}
+        indexes = {gpu.uuid: gpu.index for gpu in self._senses.offer.inventory.gpus}
         verdict, check = checks.verdict(given, read, indexes), self._checks[key]
         if verdict.state == "unknown" and check.state != "unknown":
             check.due = now + AGAIN_S  # what is known holds until the driver says otherwise
@@ -116,7 +111,7 @@ class ReadBack:
             check.pause = AGAIN_S
         check.due, before, check.state = now + check.pause, check.state, verdict.state
         if verdict.state != before:
-            self._metrics.isolation_checks.labels(verdict.state).inc()
+            self._senses.metrics.isolation_checks.labels(verdict.state).inc()
             await self._tell(given, verdict)
         if verdict.state == "mismatch" and self._evictor is not None:
             await self._evictor.evict(given.pod, verdict.sentence)
