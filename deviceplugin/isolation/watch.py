@@ -19,6 +19,7 @@ from protos.contract.reason import Reason
 
 log = structlog.get_logger()
 LACKING = "IsolationLacking"
+UNREAD = Isolation(why="the GPUs of this node were not read yet")
 
 
 class Watch:
@@ -27,9 +28,10 @@ class Watch:
     def __init__(self, mode: Mode, probe: Probe, tell: Callable[[str, str, Kind], Awaitable[None]]) -> None:
         """`tell` posts an Event about the node: its reason, a sentence and its kind."""
         self.mode, self._probe, self._tell = mode, probe, tell
-        self.now: Isolation | None = None if mode is Mode.OFF else PROMISED
+        self.now: Isolation | None = None if mode is Mode.OFF else UNREAD
         self._facts: Facts | None = None
-        self._refuted = ""
+        self._refuted, self._refuted_at = "", ("", "")
+        """What a container has shown against the facts, and the versions of driver and toolkit then."""
         self._untold: Reason | None = None
 
     async def look(self, machine: Machine) -> None:
@@ -37,17 +39,17 @@ class Watch:
         if self.mode is Mode.OFF:
             return
         facts = await asyncio.to_thread(self._probe.facts, machine)
-        before = self._facts
-        if before is not None and (facts.driver, facts.toolkit) != (before.driver, before.toolkit):
+        versions = facts.driver, facts.toolkit
+        if all(versions) and versions != self._refuted_at:
             self._refuted = ""
         self._facts = facts
         self._set()
 
     def refute(self, why: str) -> bool:
         """Note what a container has shown against the isolation in force; returns whether that fell by it."""
-        if self.now is None or not self.now.memory:
+        if self.now is None or not self.now.memory or self._facts is None:
             return False
-        self._refuted = why
+        self._refuted, self._refuted_at = why, (self._facts.driver, self._facts.toolkit)
         self._set()
         return True
 

@@ -37,6 +37,11 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Node:
     return Node(request.param, tmp_path)
 
 
+async def test_before_the_first_look_nothing_is_believed(node: Node) -> None:
+    assert node.watch.now is not None
+    assert (node.watch.now.memory, node.watch.now.why) == ("", "the GPUs of this node were not read yet")
+
+
 async def test_where_none_is_asked_for_nothing_is_said_of_it(tmp_path: Path) -> None:
     off = Node(Mode.OFF, tmp_path).watch
     await off.look(Machine(driver="615.1", limits=True, toolkit="1.20.1"))
@@ -82,4 +87,6 @@ async def test_a_container_that_disproves_it_makes_it_fall_until_driver_or_toolk
     assert node.watch.now is not None
     assert node.watch.now.why == "a container runs without its limit"
     assert len(node.events) == 1
+    assert await node.look(driver="") == "", "a driver that says nothing is no other driver"
+    assert await node.look() == ""
     assert await node.look(toolkit="1.20.2") == "driver"
