@@ -72,7 +72,7 @@ class Publisher:
         counted = all(str(each.get(key)) == n for each in amounts for key, n in self._resources(wanted).items())
         if shown == inventory.encode(wanted) and counted:
             return
-        if now - self._written_at >= PAUSE_S or _urgent(shown, wanted):
+        if now - self._written_at >= PAUSE_S or urgent(shown, wanted):
             await self._write(state)
 
     def _resources(self, wanted: Inventory) -> dict[str, str]:
@@ -92,7 +92,7 @@ class Publisher:
             log.info("inventory_written", state=wanted.state, gpus=len(wanted.gpus), sick=sick)
 
 
-def _urgent(shown: str | None, wanted: Inventory) -> bool:
+def urgent(shown: str | None, wanted: Inventory) -> bool:
     """Whether to publish at once: the state changed, or isolation or a healthy GPU was lost."""
     try:
         before = inventory.decode(shown)
