@@ -208,3 +208,31 @@ async def test_a_driver_that_is_replaced_changes_what_the_node_says(tmp_path: Pa
         node.bind("late", a_container(mem=4), on={"main": (0,)}, annotations={names.ISOLATION: "memory"})
         await node.fails("late")
         assert node.phase("p") == "Running", "what runs goes on"
+
+
+async def test_after_a_reboot_containers_have_their_limit_again_and_with_an_older_driver_they_wait(
+    tmp_path: Path,
+) -> None:
+    async with a_host(tmp_path) as host:
+        node = host.node
+        await host.reaches("driver")
+        node.bind("p", a_container(mem=4), on={"main": (0,)})
+        await node.runs("p")
+        first = containers(node, "p")
+        node.sim.runtime.reboot()
+        await node.until(lambda: containers(node, "p") - first, "the container runs again")
+        assert len(host.driver.limits) == 2, "under its new ID it has the limit, too"
+        host.driver.has_call = False
+        before = containers(node, "p")
+        node.sim.runtime.reboot()
+        await node.until(lambda: node.pod("p")["status"]["containerStatuses"][0]["restartCount"] > 2, "it tries again")
+        assert not containers(node, "p") - before
+        host.driver.has_call = True
+        await node.until(lambda: containers(node, "p") - before, "with the driver it runs")
+        assert len(host.driver.limits) == 3
+
+
+def containers(node: Node, pod: str) -> set[str]:
+    """The ID of the pod's container, if it runs."""
+    (status,) = node.pod(pod)["status"]["containerStatuses"]
+    return {status["containerID"]} if "running" in status["state"] else set()
