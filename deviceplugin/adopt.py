@@ -121,7 +121,7 @@ def books(inventory: Inventory, cordoned: Collection[str], pods: Iterable[Claim]
     for pod in pods:
         if pod.given:
             known = PodAsk(containers=tuple(c for c in pod.ask.containers if c.name in pod.given))
-            found.place(pod.uid, known, _allocation(shares_of(known, pod.given, found), inventory, None))
+            found.place(pod.uid, known, _allocation(shares_of(known, pod.given, found), inventory))
         elif pod.running:
             found.place(pod.uid, pod.ask, pod.allocation)
         elif annotated and pod.allocation is not None:
@@ -169,8 +169,7 @@ def corrected(claim: Claim, inventory: Inventory) -> Allocation | None:
         return None
     if {name: frozenset(uuids) for name, uuids in annotated.items()} == {n: frozenset(u) for n, u in known.items()}:
         return None
-    group = claim.allocation.group if claim.allocation else None
-    return _allocation(shares_of(claim.ask, known, NodeBooks(inventory)), inventory, group)
+    return _allocation(shares_of(claim.ask, known, NodeBooks(inventory)), inventory, claim.allocation)
 
 
 def _uuids(shares: Mapping[str, Sequence[Share]]) -> dict[str, tuple[str, ...]]:
@@ -178,14 +177,16 @@ def _uuids(shares: Mapping[str, Sequence[Share]]) -> dict[str, tuple[str, ...]]:
 
 
 def _allocation(
-    shares: dict[str, tuple[Share, ...]], inventory: Inventory, group: allocation.Group | None
+    shares: dict[str, tuple[Share, ...]], inventory: Inventory, before: Allocation | None = None
 ) -> Allocation:
+    """These shares, with all else that the allocation said before."""
     return Allocation(
         v=codec.VERSION,
         unit_mib=inventory.unit_mib,
         slices_per_gpu=inventory.slices_per_gpu,
         containers=shares,
-        group=group,
+        group=before.group if before else None,
+        isolation=before.isolation if before else None,
     )
 
 

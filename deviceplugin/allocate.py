@@ -15,6 +15,7 @@ from deviceplugin.answers import Style, answer
 from deviceplugin.candidates import Candidate, Listed
 from deviceplugin.corrections import Corrections
 from deviceplugin.identify import Identifier, RefusedError
+from deviceplugin.isolation import demands
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
 from deviceplugin.record import Given
@@ -77,11 +78,13 @@ class Allocator:
             self._count_refusal(error.reason, pod=f"{meta.namespace}/{meta.name}", reason=error.reason.code)
             self.spawn(self.cluster.tell(meant.pod, error.reason.code, str(error.reason), "Warning"))
             raise
+        limit = demands.limit_mib(shares, self.offer.inventory)
+        self.record.limit(meta.uid, meant.container, limit)
         self._note(meant, resource, ids, listed, shares)
         labels = self.cluster.node.metadata.labels if self.cluster.node else {}
         no_isolation = labels.get(names.CGPU_DISABLE_LABEL) == "true"
         ask = claim.ask.container(meant.container)
-        return answer(ask, shares, self.offer.inventory, self.style, no_isolation=no_isolation)
+        return answer(ask, shares, self.offer.inventory, self.style, limit_mib=limit, no_isolation=no_isolation)
 
     def _count_refusal(self, refusal: Reason, **about: object) -> None:
         self.metrics.refusals.labels(refusal.code).inc()
@@ -101,6 +104,8 @@ class Allocator:
         """The GPUs of this container; the first container of a pod decides for all of them. Raises RefusedError."""
         if self.style.single and resource in self.offer.sharing.replicas and amount > 1:
             raise RefusedError(Reason("OneReplica", f"a container may ask one {resource} at most on this node"))
+        if (refusal := demands.refusal(claim, self.offer.inventory)) is not None:
+            raise RefusedError(refusal)
         if meant.container in claim.given:
             return adopt.shares_of(claim.ask, claim.given, NodeBooks(self.offer.inventory))[meant.container]
         await self._know_the_node()

@@ -50,11 +50,18 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answer(
-    ask: ContainerAsk, shares: Sequence[Share], inventory: Inventory, style: Style, *, no_isolation: bool = False
+    ask: ContainerAsk,
+    shares: Sequence[Share],
+    inventory: Inventory,
+    style: Style,
+    *,
+    limit_mib: int = 0,
+    no_isolation: bool = False,
 ) -> api.ContainerAllocateResponse:
     """The answer for a container with these shares. Memory and slices are what it may use of each GPU.
 
-    `no_isolation` says that the node's label switches off gpushare's cGPU isolation.
+    `limit_mib` is its memory limit on each GPU, 0 if it gets none. `no_isolation` says that the node's label switches
+    off gpushare's cGPU isolation.
     """
     gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
     uuids = list(dict.fromkeys(share.uuid for share in shares))
@@ -66,6 +73,8 @@ def answer(
             names.ENV_SLICES: str(min((share.slices for share in shares), default=0)),
         }
     )
+    if limit_mib:  # the toolkit's hook does nothing unless both are set
+        found.envs.update({names.MEMORY_REQUEST: str(limit_mib), names.MEMORY_LIMIT: str(limit_mib)})
     match style.strategy:
         case Strategy.DEVICE_NODES:
             own = (f"/dev/nvidia{gpus[uuid].minor}" for uuid in uuids if uuid in gpus)

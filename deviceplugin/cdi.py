@@ -47,6 +47,7 @@ class CdiSource:
     def __init__(self, source: Source, kind: str, folders: Sequence[Path]) -> None:
         self.source, self.kind, self.folders = source, kind, folders
         self.period, self.poll, self.close = source.period, source.poll, source.close
+        self.memory_limit = source.memory_limit
         self._read: dict[Path, tuple[files.Stamp, frozenset[str]]] = {}
         """The devices of each file, and its stamp when it was read."""
         self._logged: frozenset[str] = frozenset()

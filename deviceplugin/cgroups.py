@@ -37,6 +37,11 @@ def unified(root: Path = ROOT) -> bool:
     return (root / "cgroup.controllers").is_file()
 
 
+def holds_pods(name: str) -> bool:
+    """Whether groups of pods are below a group of this name."""
+    return "kubepods" in name or "kubelet" in name
+
+
 def of_path(path: str) -> Group | None:
     """The container whose group, or a group below it, has this path; None for other groups."""
     parts = path.split("/")
@@ -79,7 +84,7 @@ def _pods(root: Path) -> Iterator[tuple[str, Path]]:
                     return
                 if pod := _pod(child.name):
                     yield pod, Path(child.path)
-                elif "kubepods" in child.name or "kubelet" in child.name or directory.name in ("kubepods", "kubelet"):
+                elif holds_pods(child.name) or directory.name in ("kubepods", "kubelet"):
                     below.append(Path(child.path))
         level = below
 

@@ -13,6 +13,7 @@ from deviceplugin.machine import Gpu as MachineGpu
 from deviceplugin.machine import Machine
 from protos.contract import codec, names
 from protos.contract.inventory import HEALTHY, Gpu, Inventory
+from protos.contract.isolation import Isolation
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 
 MESSAGE_BYTES = 4 * 2**20
@@ -40,7 +41,9 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
         return self.resources.mem, self.resources.slice, self.resources.whole, *shared
 
 
-def inventory(machine: Machine, health: Mapping[str, str], sharing: Sharing) -> Inventory:
+def inventory(
+    machine: Machine, health: Mapping[str, str], sharing: Sharing, isolation: Isolation | None = None
+) -> Inventory:
     """The node's inventory; `health` by UUID."""
     return Inventory(
         v=codec.VERSION,
@@ -48,6 +51,7 @@ def inventory(machine: Machine, health: Mapping[str, str], sharing: Sharing) -> 
         slices_per_gpu=sharing.slices_per_gpu,
         replicas=sharing.replicas,
         fabric=machine.fabric,
+        isolation=isolation,
         gpus=tuple(_gpu(gpu, health.get(gpu.uuid, HEALTHY), sharing.unit_mib) for gpu in machine.gpus),
         links=machine.links,
     )

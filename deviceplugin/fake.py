@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 import structlog
 
-from deviceplugin.machine import Gpu, Machine, Xid
+from deviceplugin.machine import Gpu, Machine, MemoryLimit, SourceError, Xid
 from protos import files
 from protos.contract import links
 from protos.contract.bounds import GPU_TEXT, GPUS_PER_NODE
@@ -76,6 +76,10 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     defaults: Defaults = Defaults()
     links: Links = Links()
     fabric: Fabric | None = None
+    driver: Text = ""
+    toolkit: Text = ""
+    limits: dict[str, dict[Uuid, Natural]] | None = None
+    """Memory limits in MiB by control group and GPU, as the hook of a toolkit sets them; None: they are not told."""
 
 
 class FakeSource:
@@ -97,6 +101,13 @@ class FakeSource:
         self._refresh()
         gpus = enumerate(self._profile.gpus)
         return [Xid(_uuid(gpu, place, self.node), gpu.xid) for place, gpu in gpus if gpu.xid]
+
+    def memory_limit(self, uuid: str, cgroup: str) -> MemoryLimit | None:
+        self._refresh()
+        if self._profile.limits is None:
+            raise SourceError("the profile has no limits")
+        mib = self._profile.limits.get(cgroup, {}).get(uuid)
+        return None if mib is None else MemoryLimit(mib * 2**20)
 
     def close(self) -> None:
         return
@@ -170,7 +181,14 @@ def machine(profile: Profile, node: str) -> Machine:
     named = {(min(a, b), max(a, b)): kind for a, b, kind in profile.links.pairs}
     pairs = combinations((gpu.index for gpu in gpus), 2)
     links = tuple((a, b, kind) for a, b in pairs if (kind := named.get((a, b), profile.links.all)))
-    return Machine(gpus=tuple(gpus), links=links, fabric=profile.fabric)
+    return Machine(
+        gpus=tuple(gpus),
+        links=links,
+        fabric=profile.fabric,
+        driver=profile.driver,
+        limits=bool(profile.driver),
+        toolkit=profile.toolkit,
+    )
 
 
 def _gpu(gpu: FakeGpu, place: int, defaults: Defaults, node: str) -> Gpu:

@@ -41,6 +41,19 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...] = ()
     links: tuple[Link, ...] = ()
     fabric: Fabric | None = None
+    driver: str = ""
+    """Version of the driver, "" if unknown."""
+    limits: bool = False
+    """Whether the driver can limit the memory of a control group."""
+    toolkit: str = ""
+    """Version of the container toolkit, which only a fake machine knows."""
+
+
+class MemoryLimit(NamedTuple):
+    """The driver's memory limit of a control group on one GPU, in bytes."""
+
+    hard: int
+    used: int = 0
 
 
 class Xid(NamedTuple):
@@ -71,6 +84,10 @@ class Source(Protocol):
 
     def poll(self, timeout: float) -> list[Xid]:
         """The errors reported since the last call; waits up to `timeout` seconds for one."""
+        ...
+
+    def memory_limit(self, uuid: str, cgroup: str) -> MemoryLimit | None:
+        """The limit of a control group (its directory) on a GPU, None if it has none; raises SourceError."""
         ...
 
     def close(self) -> None: ...

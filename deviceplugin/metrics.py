@@ -26,6 +26,14 @@ class Metrics:
         self.publications = self._counter("publications", "Inventories written to the node.")
         self.registered = self._gauge("registered", "1 while the kubelet follows our device list.", "resource")
         self.gpus = self._gauge("gpus", "GPUs by health.", "health")
+        self.isolation_checks = self._counter(
+            "isolation_checks", "Containers whose memory limit was read back, by outcome.", "outcome"
+        )
+        self.isolated = self._gauge(
+            "isolated_containers",
+            "Running containers that were given a memory limit, by what the driver says.",
+            "state",
+        )
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"gangshare_plugin_{name}", text, labels, registry=self.registry)

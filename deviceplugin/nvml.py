@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from deviceplugin import nvlink
-from deviceplugin.machine import Gpu, Machine, SourceError, Xid
+from deviceplugin.isolation import driver
+from deviceplugin.machine import Gpu, Machine, MemoryLimit, SourceError, Xid
 from protos.contract.inventory import Fabric
 
 MIB = 2**20
@@ -55,10 +56,11 @@ class NvmlSource:
             self._watch_events(handles)
             links = nvlink.links(self.nvml, [(gpu, handles[gpu.index][1]) for gpu in gpus])
             fabric = next((found for _, handle in handles.values() if (found := self._fabric(handle))), None)
+            version, limits = driver.version(self.nvml), driver.limits_memory(self.nvml)
         except self.nvml.NVMLError as error:
             self.close()
             raise SourceError(f"NVML does not answer ({error})") from error
-        return Machine(gpus=gpus, links=links, fabric=fabric)
+        return Machine(gpus=gpus, links=links, fabric=fabric, driver=version, limits=limits)
 
     def poll(self, timeout: float) -> list[Xid]:
         xids: dict[Xid, None] = {}
@@ -70,6 +72,13 @@ class NvmlSource:
             if data.eventType == self.nvml.nvmlEventTypeXidCriticalError:
                 xids[Xid(self._uuid(data.device), int(data.eventData))] = None
         return list(xids)
+
+    def memory_limit(self, uuid: str, cgroup: str) -> MemoryLimit | None:
+        self._start()
+        try:
+            return driver.memory_limit(self.nvml, self.nvml.nvmlDeviceGetHandleByUUID(uuid), cgroup)
+        except self.nvml.NVMLError as error:
+            raise SourceError(f"the driver does not tell the limit of {cgroup} ({error})") from error
 
     def close(self) -> None:
         if self._events is not None:

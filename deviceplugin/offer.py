@@ -7,6 +7,7 @@ from deviceplugin import devices
 from deviceplugin.devices import Sharing
 from deviceplugin.machine import Machine
 from protos.contract.inventory import HEALTHY, Inventory
+from protos.contract.isolation import Isolation
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 
 
@@ -21,12 +22,18 @@ class Offer:
         self._held: Mapping[str, Collection[str]] = {}
         self._lists: dict[str, api.ListAndWatchResponse] = {}
 
-    def set(self, machine: Machine, health: Mapping[str, str], held: Mapping[str, Collection[str]]) -> None:
+    def set(
+        self,
+        machine: Machine,
+        health: Mapping[str, str],
+        held: Mapping[str, Collection[str]],
+        isolation: Isolation | None = None,
+    ) -> None:
         """Offer this machine; `held` are device IDs that containers hold, by resource.
 
         Raises TooManyDevicesError, and then the offer stays as it was.
         """
-        inventory = devices.inventory(machine, health, self.sharing)
+        inventory = devices.inventory(machine, health, self.sharing, isolation)
         held = held if any(gpu.health != HEALTHY for gpu in inventory.gpus) else {}
         if inventory == self.inventory and held == self._held and self._lists:
             return

@@ -18,6 +18,11 @@ from deviceplugin.devices import TooManyDevicesError
 from deviceplugin.exposition import Exposition
 from deviceplugin.health import Health
 from deviceplugin.identify import Identifier
+from deviceplugin.isolation.evict import Evictor
+from deviceplugin.isolation.levels import Mode, OnMismatch
+from deviceplugin.isolation.probe import Probe
+from deviceplugin.isolation.readback import ReadBack
+from deviceplugin.isolation.watch import Watch
 from deviceplugin.machine import Source
 from deviceplugin.metrics import Metrics
 from deviceplugin.notices import NodeNotices
@@ -78,7 +83,11 @@ class Plugin:
         self.corrections = Corrections(self.cluster, self.offer, self.record, self.metrics, standalone=standalone)
         self._notices = NodeNotices(self.cluster, self.offer)
         health = Health(settings.ignored_xids, settings.cool_down_s)
-        self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics, self.cluster.tell_node)
+        tell = self.cluster.tell_node
+        probe = Probe(settings.cgroup_root, settings.host_root, settings.toolkit_version)
+        self._isolation = Watch(settings.isolation, probe, tell)
+        self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics, tell, self._isolation)
+        self._read_back = self._make_read_back()
         self.registrars: list[Registrar] = []
         self._checkpoint = settings.kubelet_dir / names.KUBELET_CHECKPOINT
         self.publisher = Publisher(self.cluster, self.offer, self.metrics, self._settled)
@@ -101,6 +110,7 @@ class Plugin:
                 self.corrections.run(),
                 self.publisher.run(),
                 self._follow_others(),
+                *([self._read_back.run()] if self._read_back else []),
                 *(registrar.run() for registrar in self.registrars),
             ]
             tasks = [group.create_task(part) for part in parts]
@@ -108,6 +118,20 @@ class Plugin:
             await self._leave()
             for task in tasks:
                 task.cancel()
+
+    def _make_read_back(self) -> ReadBack | None:
+        """The checks of memory limits, None where none are set."""
+        if self.settings.isolation is Mode.OFF:
+            return None
+        evicts = self.settings.on_isolation_mismatch is OnMismatch.EVICT
+        return ReadBack(
+            senses=self.senses,
+            cluster=self.cluster,
+            record=self.record,
+            watch=self._isolation,
+            groups=self.settings.cgroup_root,
+            evictor=Evictor(self.cluster) if evicts else None,
+        )
 
     def _make_registrars(self, group: asyncio.TaskGroup) -> None:
         style = Style(
@@ -143,6 +167,7 @@ class Plugin:
         while True:
             await asyncio.sleep(TAKE_OVER_S)
             gone = self._forget_gone(gone)
+            await self._isolation.tell()
             if self.settings.standalone:
                 await self._notices.tell()
             stamp = files.stamp(self._checkpoint)

@@ -1,4 +1,4 @@
-"""Writes the inventory to the node: when it changes, at most every ten seconds, but losses of GPUs at once.
+"""Writes the inventory to the node: when it changes, at most every ten seconds, but losses at once.
 
 The node says `leaving` while the kubelet does not follow our device lists, and when the plugin stops. The extender
 binds no new pods to such a node.
@@ -16,6 +16,7 @@ from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
 from protos.contract import codec, inventory, names
 from protos.contract.inventory import HEALTHY, Inventory
+from protos.contract.isolation import PROMISED
 from protos.kube import errors
 
 log = structlog.get_logger()
@@ -71,7 +72,7 @@ class Publisher:
         counted = all(str(each.get(key)) == n for each in amounts for key, n in self._resources(wanted).items())
         if shown == inventory.encode(wanted) and counted:
             return
-        if now - self._written_at >= PAUSE_S or _urgent(shown, wanted):
+        if now - self._written_at >= PAUSE_S or urgent(shown, wanted):
             await self._write(state)
 
     def _resources(self, wanted: Inventory) -> dict[str, str]:
@@ -91,13 +92,15 @@ class Publisher:
             log.info("inventory_written", state=wanted.state, gpus=len(wanted.gpus), sick=sick)
 
 
-def _urgent(shown: str | None, wanted: Inventory) -> bool:
-    """Whether to publish at once: the state changed, or a healthy GPU was lost."""
+def urgent(shown: str | None, wanted: Inventory) -> bool:
+    """Whether to publish at once: the state changed, or isolation or a healthy GPU was lost."""
     try:
         before = inventory.decode(shown)
     except codec.ContractError:
         return True
     if before is None or before.state != wanted.state:
+        return True
+    if (before.isolation or PROMISED).memory and not (wanted.isolation or PROMISED).memory:
         return True
     healthy = {gpu.uuid for gpu in wanted.gpus if gpu.health == HEALTHY}
     return any(gpu.health == HEALTHY and gpu.uuid not in healthy for gpu in before.gpus)

@@ -10,6 +10,7 @@ from deviceplugin import devices
 from deviceplugin.checkpoint import Entry
 from protos.contract import names
 from protos.contract.inventory import Inventory
+from protos.contract.selection import is_number
 
 Given = Mapping[str, tuple[str, ...]]
 """The UUIDs of each container's GPUs, by container name."""
@@ -21,6 +22,7 @@ class Record:
     def __init__(self) -> None:
         self._answered: dict[str, set[tuple[str, str]]] = {}
         self._given: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._limits: dict[str, dict[str, int]] = {}
         self._foreign: set[str] = set()
         self._refused: set[str] = set()
 
@@ -31,6 +33,7 @@ class Record:
             if entry.resource not in resources.all:
                 continue
             self.note(entry.uid, entry.container, entry.resource)
+            self.limit(entry.uid, entry.container, _limit(entry))
             gpus = _gpus(entry, inventory, resources)
             if gpus:
                 self._given.setdefault(entry.uid, {}).setdefault(entry.container, gpus)
@@ -57,6 +60,15 @@ class Record:
         """Note that an Allocate was answered for this container and resource."""
         self._answered.setdefault(uid, set()).add((container, resource))
 
+    def limit(self, uid: str, container: str, mib: int) -> None:
+        """Note the memory limit in an answer, in MiB for each GPU; 0 is none. The kubelet keeps the first."""
+        if mib:
+            self._limits.setdefault(uid, {}).setdefault(container, mib)
+
+    def limits(self, uid: str) -> Mapping[str, int]:
+        """The memory limits of the pod's containers that have one."""
+        return self._limits.get(uid, {})
+
     def refuse(self, uid: str) -> None:
         """Note that an Allocate of this pod was refused: the kubelet has failed it for good."""
         self._refused.add(uid)
@@ -82,8 +94,15 @@ class Record:
         """Drop a pod that left the node."""
         self._answered.pop(uid, None)
         self._given.pop(uid, None)
+        self._limits.pop(uid, None)
         self._foreign.discard(uid)
         self._refused.discard(uid)
+
+
+def _limit(entry: Entry) -> int:
+    """The memory limit in an answer of ours, 0 without one."""
+    text = entry.envs.get(names.MEMORY_LIMIT, "")
+    return int(text) if names.ENV_MEM_MIB in entry.envs and is_number(text) else 0
 
 
 def _gpus(entry: Entry, inventory: Inventory, resources: names.Resources) -> tuple[str, ...]:

@@ -3,11 +3,13 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import structlog
 
 from deviceplugin.cluster import Kind
 from deviceplugin.health import Health
+from deviceplugin.isolation.watch import Watch
 from deviceplugin.machine import Machine, Source, SourceError, Xid
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
@@ -15,6 +17,7 @@ from deviceplugin.podresources import PodResources, PodResourcesError
 from protos.contract.inventory import HEALTHY, Inventory
 
 log = structlog.get_logger()
+T = TypeVar("T")
 Tell = Callable[[str, str, Kind], Awaitable[None]]
 """Posts an Event: its reason, message and kind."""
 
@@ -28,10 +31,19 @@ class Senses:
     """Reads one source. Its blocking calls run in a worker thread, one at a time."""
 
     def __init__(
-        self, source: Source, health: Health, offer: Offer, kubelet: PodResources, metrics: Metrics, tell: Tell
+        self,
+        source: Source,
+        health: Health,
+        offer: Offer,
+        kubelet: PodResources,
+        metrics: Metrics,
+        tell: Tell,
+        isolation: Watch,
     ) -> None:
         """`tell` posts an Event about the node."""
         self.source, self.health, self.offer, self.kubelet, self.metrics = source, health, offer, kubelet, metrics
+        self._isolation = isolation
+        self._turn = asyncio.Lock()
         self._tell, self._told = tell, source.trouble
         self._machine = Machine()
         self._held: dict[str, set[str]] = {}
@@ -44,7 +56,7 @@ class Senses:
         clock, pause = asyncio.get_running_loop().time, min(POLL_S, self.source.period)
         due = clock() + self.source.period
         while True:
-            reported = await asyncio.to_thread(self.source.poll, pause)
+            reported = await self.call(lambda: self.source.poll(pause))
             xids = [xid for xid in reported if xid.code not in self.health.ignored]
             if xids or clock() >= due:
                 await self.read(xids)
@@ -57,7 +69,7 @@ class Senses:
     async def read(self, xids: list[Xid]) -> None:
         """Read the machine once and update the offer; raises TooManyDevicesError."""
         clock = asyncio.get_running_loop().time
-        reading = asyncio.ensure_future(asyncio.to_thread(self.source.read))
+        reading = asyncio.ensure_future(self.call(self.source.read))
         while not (await asyncio.wait([reading], timeout=HANG_S))[0]:
             await self._silent(f"no answer in {HANG_S:g} s", clock())
         try:
@@ -66,8 +78,14 @@ class Senses:
             await self._silent(str(error), clock())
         else:
             self._trouble = ""
-            await self._update()
+            await self._isolation.look(self._machine)
+            await self.update()
         await self._tell_trouble()
+
+    async def call(self, work: Callable[[], T]) -> T:
+        """Run a blocking call of the source, when no other runs."""
+        async with self._turn:
+            return await asyncio.to_thread(work)
 
     async def _tell_trouble(self) -> None:
         """Post what is wrong with the operator's description of the machine, once."""
@@ -81,13 +99,14 @@ class Senses:
             log.warning("machine_not_read", why=why)
         self._trouble = why
         self.health.silent("driver-silent", now)
-        await self._update()
+        await self.update()
 
-    async def _update(self) -> None:
+    async def update(self) -> None:
+        """Update the offer by the last reading and the isolation in force; raises TooManyDevicesError."""
         health = {gpu.uuid: self.health.of(gpu) for gpu in self._machine.gpus}
         if any(state != HEALTHY for state in health.values()):
             await self._read_held()
-        self.offer.set(self._machine, health, self._held)
+        self.offer.set(self._machine, health, self._held, self._isolation.now)
         self._report(self.offer.inventory)
 
     async def _read_held(self) -> None:

@@ -4,10 +4,11 @@ from math import inf
 from pathlib import Path
 from typing import Annotated
 
-from deviceplugin import cdi
+from deviceplugin import cdi, cgroups
 from deviceplugin.answers import Strategy
 from deviceplugin.devices import Sharing
 from deviceplugin.health import COOL_DOWN_S, IGNORED_XIDS
+from deviceplugin.isolation.levels import Mode, OnMismatch, parsed
 from deviceplugin.slices import TimeSlicing
 from protos.contract import names
 from protos.contract.flag import Flag, listed, option
@@ -69,6 +70,24 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
     cool_down_s: Annotated[float, Flag("Seconds without errors after which an unhealthy GPU is healthy again.")] = (
         COOL_DOWN_S
     )
+    isolation: Annotated[
+        Mode,
+        Flag(
+            "Isolation of parts of GPUs. off: none is set up; driver: memory limits of NVIDIA's driver, where the node "
+            "proves them; auto: the best that the node proves."
+        ),
+    ] = Mode.OFF
+    cgroup_root: Annotated[Path, Flag("Where the host's cgroup v2 hierarchy is mounted.")] = cgroups.ROOT
+    host_root: Annotated[
+        Path | None,
+        Flag("Where the host's root, or its /usr, is mounted: nvidia-ctk there tells the toolkit's version."),
+    ] = None
+    toolkit_version: Annotated[
+        str, Flag("Version of NVIDIA's container toolkit on this node, stated instead of found.")
+    ] = ""
+    on_isolation_mismatch: Annotated[
+        OnMismatch, Flag("What happens to a pod that runs without the memory limit that it was given.")
+    ] = OnMismatch.REPORT
     stop_delay_s: Annotated[
         float,
         Flag("Seconds between the annotation that the plugin stops, and its stop. No pod is placed there any more."),
@@ -86,6 +105,8 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
                 raise SettingsError(f"{option(name)} is {getattr(self, name)}: expected 0 or more")
         if not cdi.KIND.fullmatch(self.cdi_kind):
             raise SettingsError(f"--cdi-kind is {self.cdi_kind!r}: expected vendor/class, like {names.CDI_KIND}")
+        if self.toolkit_version and parsed(self.toolkit_version) is None:
+            raise SettingsError(f"--toolkit-version is {self.toolkit_version!r}: expected a version, like 1.20.1")
         if not 0 <= self.metrics_port <= 65535:
             raise SettingsError(f"--metrics-port is {self.metrics_port}: expected a port, or 0 for none")
 

@@ -189,6 +189,8 @@ class ContainerStatus(_Record, frozen=True):
 
     name: str
     state: ContainerState = ContainerState()
+    container_id: str = msgspec.field(default="", name="containerID")
+    """The runtime and its ID of the container, like `containerd://…`; empty before it is created."""
     resources: Resources | None = None
     """Its resources according to the runtime; None before Kubernetes 1.33."""
     allocated_resources: Quantities = {}

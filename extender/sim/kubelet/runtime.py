@@ -1,12 +1,13 @@
 """Simulated containers of one node. They live in the runtime, so they survive a restart of the kubelet.
 
-A container only has a state and an environment. Annotations of its pod control its behaviour.
+A container only has an ID, a state and an environment. Annotations of its pod control its behaviour.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Mapping
 
 from extender.sim import podspec
 from extender.sim.podspec import Object
@@ -18,7 +19,7 @@ IGNORE_TERM_SECONDS = "sim.gangshare.io/ignore-term-seconds"
 REFUSE = "sim.gangshare.io/refuse"
 """The reason with which the kubelet rejects the pod at admission, such as OutOfcpu (default: admit it)."""
 
-_TERMINATED, _KILLED = 143, 137
+_TERMINATED, _KILLED, _NOT_STARTED = 143, 137, 128
 
 
 def _setting(pod: Object, annotation: str) -> float | None:
@@ -26,11 +27,16 @@ def _setting(pod: Object, annotation: str) -> float | None:
     return None if value is None else float(value)
 
 
+class HookError(Exception):
+    """A hook of the container runtime failed."""
+
+
 class Container:
     """One container from start to end."""
 
     def __init__(self, name: str, env: Mapping[str, str], ignores_term: float) -> None:
         self.name, self.env = name, dict(env)
+        self.id = secrets.token_hex(32)
         self.started = podspec.timestamp()
         self.exit_code: int | None = None
         self.ended = asyncio.Event()
@@ -38,14 +44,14 @@ class Container:
         self._timers: list[asyncio.TimerHandle] = []
 
     def end_in(self, seconds: float, exit_code: int) -> None:
-        self._timers.append(asyncio.get_running_loop().call_later(seconds, self._end, exit_code))
+        self._timers.append(asyncio.get_running_loop().call_later(seconds, self.end, exit_code))
 
     def terminate(self, grace: float) -> None:
         """TERM now, KILL after ``grace`` seconds."""
         ignored = self._ignores_term
         self.end_in(min(ignored, grace), _TERMINATED if ignored <= grace else _KILLED)
 
-    def _end(self, exit_code: int) -> None:
+    def end(self, exit_code: int) -> None:
         if self.exit_code is None:
             self.exit_code = exit_code
             self.cancel_timers()
@@ -62,11 +68,18 @@ class Runtime:
 
     def __init__(self) -> None:
         self._containers: dict[tuple[str, str], Container] = {}
+        self.hook: Callable[[Object, Container], None] = lambda _pod, _container: None
+        """Runs before a container starts; if it raises HookError, the container does not start."""
 
     def start(self, pod: Object, container: Object, env: Mapping[str, str], init: bool) -> Container:
         """Start or restart a container."""
         made = Container(container["name"], env, _setting(pod, IGNORE_TERM_SECONDS) or 0.0)
         self._containers[(podspec.uid(pod), made.name)] = made
+        try:
+            self.hook(pod, made)
+        except HookError:
+            made.end(_NOT_STARTED)
+            return made
         lasting = _setting(pod, RUN_SECONDS)
         if init and not podspec.is_sidecar(container):
             made.end_in(0.0, 0)

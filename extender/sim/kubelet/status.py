@@ -111,7 +111,9 @@ def _container(spec: Object, container: Container | None, restarts: int) -> Obje
         reason = "Error" if container.exit_code else "Completed"
         state = {"terminated": {"exitCode": container.exit_code, "reason": reason, "startedAt": container.started}}
     ready = container is not None and container.exit_code is None
+    created = {"containerID": f"containerd://{container.id}"} if container else {}
     return {
+        **created,
         "name": spec["name"],
         "image": spec.get("image", ""),
         "ready": ready,

@@ -1,5 +1,7 @@
 """Machines, inventories and pods for the plugin's tests."""
 
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -7,6 +9,9 @@ import msgspec
 from deviceplugin import devices
 from deviceplugin.candidates import Listed
 from deviceplugin.devices import Sharing
+from deviceplugin.isolation.levels import Mode
+from deviceplugin.isolation.probe import Probe
+from deviceplugin.isolation.watch import Watch
 from deviceplugin.machine import Gpu, Machine
 from protos.contract import allocation, codec, names, objects
 from protos.contract.allocation import Allocation, Share
@@ -26,6 +31,19 @@ def a_machine(*mems: int, links: tuple[tuple[int, int, str], ...] = (), **more: 
 
 def an_inventory(*mems: int, sharing: Sharing | None = None, health: dict[str, str] | None = None) -> Inventory:
     return devices.inventory(a_machine(*mems), health or {}, sharing or Sharing())
+
+
+def a_watch(
+    mode: Mode = Mode.OFF,
+    groups: Path = Path("/nowhere"),
+    tell: Callable[[str, str, Any], Awaitable[None]] | None = None,
+) -> Watch:
+    """The isolation of a node whose control groups are in this folder; by default none is asked for."""
+
+    async def untold(_reason: str, _message: str, _kind: str) -> None:
+        return
+
+    return Watch(mode, Probe(groups, None, ""), tell or untold)
 
 
 def a_container(name: str = "main", **limits: int) -> dict[str, Any]:

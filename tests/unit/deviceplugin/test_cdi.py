@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from deviceplugin.cdi import CdiSource
-from deviceplugin.machine import Machine, Xid
+from deviceplugin.machine import Machine, MemoryLimit, Xid
 from protos.contract import bounds
 from tests.unit.deviceplugin.builders import a_gpu
 
@@ -26,6 +26,9 @@ class Fixed:
 
     def poll(self, timeout: float) -> list[Xid]:
         return [Xid("GPU-1", 79)] if timeout else []
+
+    def memory_limit(self, uuid: str, cgroup: str) -> MemoryLimit | None:
+        return MemoryLimit(1) if uuid == "GPU-1" else None
 
     def close(self) -> None: ...
 
@@ -107,3 +110,4 @@ def test_trouble_of_the_gpu_itself_comes_first_and_poll_is_the_sources() -> None
     source = CdiSource(Sick(), KIND, ())
     assert trouble(source) == ["nvml-lost"]
     assert (source.period, source.poll(1.0)) == (7.0, [Xid("GPU-1", 79)])
+    assert source.memory_limit("GPU-1", "/sys/fs/cgroup/some") == MemoryLimit(1)

@@ -7,7 +7,7 @@ import pytest
 
 from deviceplugin import fake
 from deviceplugin.fake import FakeSource
-from deviceplugin.machine import Machine, Xid
+from deviceplugin.machine import Machine, MemoryLimit, SourceError, Xid
 from protos.contract import links
 from protos.files import FileError
 
@@ -93,6 +93,24 @@ def test_an_error_is_reported_as_long_as_it_stands_there(tmp_path: Path) -> None
     assert found.poll(0) == found.poll(0) == [Xid("GPU-x", 79)]
     found.path.write_text("gpus: [{uuid: GPU-x}]")
     assert found.poll(0) == []
+
+
+def test_a_machine_may_say_its_driver_its_toolkit_and_the_limits_of_control_groups(tmp_path: Path) -> None:
+    text = 'driver: "615.41"\ntoolkit: 1.20.1\nlimits: {/a: {GPU-x: 4096}}\ngpus: [{uuid: GPU-x}]'
+    made = source(tmp_path, text)
+    machine = made.read()
+    assert (machine.driver, machine.limits, machine.toolkit) == ("615.41", True, "1.20.1")
+    assert made.memory_limit("GPU-x", "/a") == MemoryLimit(4096 * 2**20)
+    assert made.memory_limit("GPU-x", "/b") is None
+    assert made.memory_limit("GPU-y", "/a") is None
+
+
+def test_a_machine_that_says_nothing_of_them_has_none_and_tells_no_limit(tmp_path: Path) -> None:
+    made = source(tmp_path, "gpus: [{uuid: GPU-x}]")
+    machine = made.read()
+    assert (machine.driver, machine.limits, machine.toolkit) == ("", False, "")
+    with pytest.raises(SourceError):
+        made.memory_limit("GPU-x", "/a")
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:

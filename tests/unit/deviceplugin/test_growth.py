@@ -62,6 +62,7 @@ class World:
         self.cluster._store(pod)
         self.record.fix(pod.metadata.uid, {"main": ("GPU-n-0",)})
         self.record.note(pod.metadata.uid, "main", names.GPU_MEM)
+        self.record.limit(pod.metadata.uid, "main", 4096)
         self.corrections.because(pod, "adopted", "a test")
         return pod
 

@@ -12,13 +12,13 @@ import pytest
 from deviceplugin import sense
 from deviceplugin.devices import Sharing
 from deviceplugin.health import Health
-from deviceplugin.machine import Machine, Xid
+from deviceplugin.machine import Machine, MemoryLimit, Xid
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
 from deviceplugin.podresources import PodResources
 from deviceplugin.sense import Senses
 from protos.contract.reason import Reason
-from tests.unit.deviceplugin.builders import a_machine
+from tests.unit.deviceplugin.builders import a_machine, a_watch
 
 
 class Source:
@@ -43,6 +43,9 @@ class Source:
         self.polls += 1
         return self.xids()
 
+    def memory_limit(self, uuid: str, cgroup: str) -> MemoryLimit | None:
+        return None
+
     def close(self) -> None:
         return
 
@@ -54,7 +57,7 @@ async def senses(source: Source, folder: Path) -> AsyncIterator[Senses]:
     async def tell(reason: str, message: str, kind: str) -> None:
         source.events.append(f"{kind} {reason}: {message}")
 
-    made = Senses(source, Health(cool_down=3600), Offer(Sharing()), kubelet, Metrics(), tell)
+    made = Senses(source, Health(cool_down=3600), Offer(Sharing()), kubelet, Metrics(), tell, a_watch())
     await made.read([])
     task = asyncio.create_task(made.run())
     try:

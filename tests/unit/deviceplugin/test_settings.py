@@ -25,6 +25,7 @@ def test_ignored_errors() -> None:
         ({"metrics_port": 70000}, "--metrics-port is 70000: expected a port"),
         ({"cdi_kind": "gpu"}, "--cdi-kind is 'gpu': expected vendor/class, like nvidia.com/gpu"),
         ({"cdi_kind": "nvidia.com/gpu=all"}, "expected vendor/class"),
+        ({"toolkit_version": "latest"}, "--toolkit-version is 'latest': expected a version, like 1.20.1"),
         ({"resource_mem": "a/b", "resource_slice": "a/b"}, "expected different names"),
     ],
 )

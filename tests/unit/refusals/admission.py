@@ -112,6 +112,12 @@ CASES = [
         lambda: _refused(a_pod("p", annotations={names.GPU_CLASS: "large"})),
         "nothing; if another scheduler bound the pod, set `schedulerName` to one that asks Gangshare",
     ),
+    Case(
+        "NoIsolation",
+        "the pod demands isolation of <demanded>, and this node gives memory <level>, compute <level>",
+        lambda: _refused(a_pod("p", annotations={names.ISOLATION: "memory"})),
+        "its isolation fell after the pod was placed, or another scheduler bound the pod: the node's Events say why",
+    ),
 ]
 SECTION = Section(
     "Pods that failed at admission",

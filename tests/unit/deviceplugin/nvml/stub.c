@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, TIMEOUT = 10, GPU_IS_LOST = 15,
+enum { OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TIMEOUT = 10,
+       GPU_IS_LOST = 15, OPERATING_SYSTEM = 17,
        VERSION_MISMATCH = 25, GPUS = 4 };
 typedef int Return;
 typedef struct { int index; } *Device;
@@ -21,6 +22,7 @@ typedef struct { unsigned field, scope; long long timestamp, latency; int type; 
 typedef struct { Device device; unsigned long long type, data; unsigned gpuInstance, computeInstance; } Event;
 typedef struct { unsigned version; unsigned char cluster[16]; Return status; unsigned clique; unsigned char state;
                  unsigned healthMask; } Fabric;
+typedef struct { const char *group; unsigned long long soft, hard, used; } MemoryLimits;
 
 static struct { int index; } gpus[GPUS] = {{0}, {1}, {2}, {3}};
 static struct { int waiting; } events;
@@ -134,6 +136,32 @@ Return nvmlDeviceGetTopologyCommonAncestor(Device one, Device other, int *level)
     *level = one->index / 2 == other->index / 2 ? 20 : 50;
     return OK;
 }
+
+/* Memory limits of a driver of branch r615: those of the control group STUB_GROUP, for GPU 1. STUB_LIMIT is in MiB, or
+ * an error code if it is negative, -100 for no limit. */
+Return nvmlSystemGetDriverVersion(char *text, unsigned length) {
+    snprintf(text, length, "%s", getenv("STUB_DRIVER") ? getenv("STUB_DRIVER") : "615.71.05");
+    return started ? OK : UNINITIALIZED;
+}
+Return nvmlDeviceGetHandleByUUID(const char *uuid, Device *device) {
+    int index = uuid[strlen(uuid) - 1] - '0';
+    if (index < 0 || index >= GPUS) return NOT_FOUND;
+    *device = (Device)&gpus[index];
+    return OK;
+}
+#ifndef BEFORE_R615
+Return nvmlDeviceGetMemoryLimits_v1(Device device, MemoryLimits *limits) {
+    ANSWER(device);
+    int limit = wish("STUB_LIMIT");
+    if (!getenv("STUB_GROUP") || strcmp(limits->group, getenv("STUB_GROUP"))) return OPERATING_SYSTEM;
+    if (device->index != 1) return NOT_FOUND;
+    if (limit < 0 && limit != -100) return -limit;
+    limits->soft = limit < 0 ? 0 : (unsigned long long)limit << 20;
+    limits->hard = limit < 0 ? ~0ull : (unsigned long long)limit << 20;
+    limits->used = 7ull << 20;
+    return OK;
+}
+#endif
 
 Return nvmlEventSetCreate(EventSet *set) { *set = (EventSet)&events; return OK; }
 Return nvmlEventSetFree(EventSet set) { set->waiting = 0; return OK; }

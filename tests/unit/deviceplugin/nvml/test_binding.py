@@ -24,14 +24,23 @@ def tell(value):
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the compiled library."""
+    return compiled(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the library of a driver before r615."""
+    return compiled(tmp_path_factory.mktemp("older"), "-DBEFORE_R615")
+
+
+def compiled(folder: Path, *defined: str) -> Path:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         if os.environ.get("CI"):
             pytest.fail("no C compiler: the binding to NVML cannot be tried")
         pytest.skip("no C compiler to build the pretended NVML with")
-    folder = tmp_path_factory.mktemp("nvml")
     target = folder / "libnvidia-ml.so.1"
-    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", target, SOURCE], check=True)
+    subprocess.run([compiler, *defined, "-shared", "-fPIC", "-Wall", "-Werror", "-o", target, SOURCE], check=True)
     return folder
 
 
@@ -113,3 +122,47 @@ tell(source.read())
     assert (nothing, one, lost) == ([], [[UUIDS[1], 31]], [[UUIDS[2], 79]])
     assert [gpu["index"] for gpu in without["gpus"]] == [0, 1, 3]
     assert [gpu["index"] for gpu in again["gpus"]] == [0, 1, 2, 3]
+
+
+LIMITS = """
+source.read()
+for uuid in ("GPU-00000000-0000-0000-0000-000000000001", "GPU-00000000-0000-0000-0000-000000000000"):
+    tell(source.memory_limit(uuid, "/sys/fs/cgroup/some"))
+"""
+
+
+def test_memory_limits_of_a_control_group_are_read_through_the_real_library(library: Path) -> None:
+    (machine,) = told(library, "tell(source.read())")
+    assert (machine["driver"], machine["limits"]) == ("615.71.05", True)
+    one, other = told(library, LIMITS, GROUP="/sys/fs/cgroup/some", LIMIT="4096")
+    assert (one, other) == ([4096 << 20, 7 << 20], None)
+
+
+@pytest.mark.parametrize("limit", ["-100", "-6", "-3"], ids=["no limit", "not found", "not supported"])
+def test_a_group_without_a_limit_has_none(library: Path, limit: str) -> None:
+    assert told(library, LIMITS, GROUP="/sys/fs/cgroup/some", LIMIT=limit) == [None, None]
+
+
+READS = """
+from deviceplugin.machine import SourceError
+source.read()
+for uuid in ("GPU-00000000-0000-0000-0000-000000000001", "GPU-of-nobody-x"):
+    try:
+        tell(source.memory_limit(uuid, "/sys/fs/cgroup/some"))
+    except SourceError as error:
+        tell(str(error))
+"""
+
+
+@pytest.mark.parametrize("limit", ["-2", "-17", "-999"])
+def test_an_error_is_no_answer(library: Path, limit: str) -> None:
+    for said in told(library, READS, GROUP="/sys/fs/cgroup/some", LIMIT=limit):
+        assert "the driver does not tell the limit of /sys/fs/cgroup/some" in said
+    assert all("does not tell" in said for said in told(library, READS)), "the directory is gone"
+
+
+def test_an_older_driver_lacks_the_call_and_all_else_works(older: Path) -> None:
+    (machine,) = told(older, "tell(source.read())", DRIVER="595.91.07")
+    assert (machine["driver"], machine["limits"]) == ("595.91.07", False)
+    assert [gpu["uuid"] for gpu in machine["gpus"]] == UUIDS
+    assert all("does not tell" in said for said in told(older, READS, GROUP="/sys/fs/cgroup/some"))

@@ -1,0 +1,103 @@
+"""The isolation that facts of a node prove. Pure.
+
+NVIDIA's driver limits the memory of a container if the driver has that call, the host has cgroup v2, and the container
+toolkit has the hook that makes the limit before a container starts. Whatever is unknown counts as missing.
+"""
+
+import re
+from enum import StrEnum
+
+import msgspec
+
+from protos.contract.bounds import ISOLATION_WHY
+from protos.contract.isolation import Isolation
+
+DRIVER = 615
+TOOLKIT = (1, 20, 1)
+VERSION = re.compile(r"v?([0-9]{1,6})(?:\.([0-9]{1,6}))?(?:\.([0-9]{1,6}))?([-+~.].*)?")
+BEFORE = re.compile(r"[-~.]?(?:rc|alpha|beta|dev)")
+"""What follows the numbers of a version before its release."""
+COMPUTE = "nothing on this node caps compute"
+
+
+class Mode(StrEnum):
+    """The isolation that the operator wants."""
+
+    OFF = "off"
+    AUTO = "auto"
+    DRIVER = "driver"
+
+
+class OnMismatch(StrEnum):
+    """What happens to a pod that runs without the memory limit that it was given."""
+
+    REPORT = "report"
+    EVICT = "evict"
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read on this node."""
+
+    driver: str = ""
+    """Version of the driver, "" if unknown."""
+    limits: bool = False
+    """Whether the driver can limit the memory of a control group."""
+    unified: bool = False
+    """Whether the host has cgroup v2."""
+    pods: bool = False
+    """Whether the control groups of pods can be read, to check the limits."""
+    toolkit: str = ""
+    """Version of the container toolkit, "" if unknown."""
+    toolkit_why: str = ""
+    """Why that is unknown."""
+    gpus: int = 0
+    mig: int = 0
+    """How many of them are in MIG mode."""
+
+
+def isolation(facts: Facts, refuted: str = "") -> Isolation:
+    """The best isolation of parts that the facts prove; `refuted` says what containers have shown against it."""
+    why = [*obstacles(facts), *([refuted] if refuted else [])]
+    if why:
+        return Isolation(why="; ".join(why)[: ISOLATION_WHY.most])
+    return Isolation(memory="driver", why=COMPUTE)
+
+
+def obstacles(facts: Facts) -> list[str]:
+    """Why the driver does not limit the memory of containers, empty if it does."""
+    found = [_driver(facts), _toolkit(facts)]
+    if not facts.unified:
+        found.append("the host has no cgroup v2, or it is not mounted into the plugin")
+    elif not facts.pods:
+        found.append("the plugin does not see the control groups of pods, so it cannot check limits")
+    if facts.gpus and facts.gpus == facts.mig:
+        found.append("all GPUs are in MIG mode")
+    return [text for text in found if text]
+
+
+def _driver(facts: Facts) -> str:
+    if not facts.driver:
+        return "the driver does not tell its version"
+    found = parsed(facts.driver)
+    if found is None or found[0] < DRIVER:
+        return f"driver {facts.driver[:40]} is older than {DRIVER}"
+    return "" if facts.limits else f"driver {facts.driver[:40]} lacks the call for memory limits"
+
+
+def _toolkit(facts: Facts) -> str:
+    wanted = ".".join(map(str, TOOLKIT))
+    if not facts.toolkit:
+        return facts.toolkit_why or "the version of the container toolkit is unknown"
+    found = parsed(facts.toolkit)
+    if found is None or found < (*TOOLKIT, 1):
+        return f"container toolkit {facts.toolkit[:40]} is older than {wanted}"
+    return ""
+
+
+def parsed(text: str) -> tuple[int, int, int, int] | None:
+    """The numbers of a version, and 0 if it is one before the release (-rc.1), else 1; None if it is unreadable."""
+    match = VERSION.fullmatch(text)
+    if match is None:
+        return None
+    major, minor, patch = (int(part or 0) for part in match.groups()[:3])
+    return major, minor, patch, 0 if BEFORE.match(match[4] or "") else 1

@@ -1,0 +1,133 @@
+"""Reads back from the driver whether running containers have the memory limits that they were given.
+
+The plugin learns of a container by the pod's status, finds the container's control group, and asks the driver for its
+limit. Without an answer it asks again, ever less often. What was given comes from the record of answers, which is
+rebuilt from the kubelet's checkpoint, so a plugin that starts anew goes on.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from deviceplugin import cgroups
+from deviceplugin.cgroups import Group
+from deviceplugin.cluster import Cluster
+from deviceplugin.isolation import checks
+from deviceplugin.isolation.checks import MISMATCH, STATES, Key, Limited, State, Verdict
+from deviceplugin.isolation.evict import Evictor
+from deviceplugin.isolation.watch import Watch
+from deviceplugin.machine import MemoryLimit, SourceError
+from deviceplugin.record import Record
+from deviceplugin.sense import Senses
+
+log = structlog.get_logger()
+
+LOOK_S = 1.0
+"""Between two looks for new containers, and the first pause of a container without an answer."""
+AGAIN_S = 60.0
+"""Between two checks of one container, and the longest pause without an answer."""
+AT_ONCE = 64
+"""The most containers of one look; the others follow with the next."""
+UNAPPLIED = (
+    "a container runs without the memory limit that it was given, so the runtime does not run the toolkit's hook: "
+    "let it do so, then restart the plugin"
+)
+
+
+class _Check(msgspec.Struct):
+    """How it stands with one container."""
+
+    state: State = "unknown"
+    due: float = 0.0
+    pause: float = LOOK_S
+
+
+class ReadBack:
+    """The checks of all running containers of this node that have limits."""
+
+    def __init__(
+        self,
+        senses: Senses,
+        cluster: Cluster,
+        record: Record,
+        watch: Watch,
+        groups: Path,
+        evictor: Evictor | None,
+    ) -> None:
+        """`groups` is the root of the host's control groups. Without `evictor`, mismatches are only told."""
+        self._senses, self._cluster, self._record = senses, cluster, record
+        self._watch, self._groups, self._evictor = watch, groups, evictor
+        self._checks: dict[Key, _Check] = {}
+
+    async def run(self) -> None:
+        """Check for ever."""
+        await self._cluster.pods_listed.wait()
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self) -> None:
+        """Check the containers that are due."""
+        limited = checks.limited(self._cluster.pods.values(), self._record)
+        self._checks = {key: self._checks.get(key) or _Check() for key in limited}
+        now = asyncio.get_running_loop().time()
+        due = [key for key, check in self._checks.items() if check.due <= now][:AT_ONCE]
+        if due:
+            found = await self._senses.call(lambda: self._read([(key, limited[key].uuids) for key in due]))
+            for key in due:
+                await self._take(key, limited[key], found.get(key, {}), now)
+        counts = Counter(check.state for check in self._checks.values())
+        for state in STATES:
+            self._senses.metrics.isolated.labels(state).set(counts[state])
+
+    def _read(self, wanted: Sequence[tuple[Key, tuple[str, ...]]]) -> dict[Key, dict[str, MemoryLimit | None]]:
+        """The limits of these containers on these GPUs, as far as the driver tells them. Blocks."""
+        directories = cgroups.containers(self._groups)
+        found: dict[Key, dict[str, MemoryLimit | None]] = {}
+        for key, uuids in wanted:
+            directory = directories.get(Group(*key))
+            if directory is None:
+                continue
+            try:
+                found[key] = {uuid: self._senses.source.memory_limit(uuid, str(directory)) for uuid in uuids}
+            except SourceError as error:
+                log.debug("memory_limit_not_read", container=key[1], error=str(error))
+        return found
+
+    async def _take(self, key: Key, given: Limited, read: dict[str, MemoryLimit | None], now: float) -> None:
+        """Note what was read of one container, and tell what is new and wrong."""
+        indexes = {gpu.uuid: gpu.index for gpu in self._senses.offer.inventory.gpus}
+        verdict, check = checks.verdict(given, read, indexes), self._checks[key]
+        if verdict.state == "unknown" and check.state != "unknown":
+            check.due = now + AGAIN_S  # what is known holds until the driver says otherwise
+            return
+        if verdict.state == "unknown":
+            self._wait_longer(check, given)
+        else:
+            check.pause = AGAIN_S
+        check.due, before, check.state = now + check.pause, check.state, verdict.state
+        if verdict.state != before:
+            self._senses.metrics.isolation_checks.labels(verdict.state).inc()
+            await self._tell(given, verdict)
+        if verdict.state == "mismatch" and self._evictor is not None:
+            await self._evictor.evict(given.pod, verdict.sentence)
+
+    def _wait_longer(self, check: _Check, given: Limited) -> None:
+        before, check.pause = check.pause, min(2 * check.pause, AGAIN_S)
+        if before < check.pause == AGAIN_S:
+            pod = f"{given.pod.metadata.namespace}/{given.pod.metadata.name}"
+            log.warning("memory_limit_unknown", pod=pod, container=given.container, groups=str(self._groups))
+
+    async def _tell(self, given: Limited, verdict: Verdict) -> None:
+        name = f"{given.pod.metadata.namespace}/{given.pod.metadata.name}"
+        if verdict.state == "enforced":
+            log.info("memory_limit_enforced", pod=name, container=given.container, mib=given.mib)
+            return
+        log.warning("isolation_mismatch", pod=name, container=given.container, sentence=verdict.sentence)
+        if verdict.unlimited and self._watch.refute(UNAPPLIED):
+            await self._senses.update()
+        await self._cluster.tell(given.pod, MISMATCH, verdict.sentence, "Warning")
