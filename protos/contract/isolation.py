@@ -36,6 +36,15 @@ class Isolation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         return bool(self.memory) and (demanded == "memory" or self.compute == "mps")
 
     @property
+    def lack(self) -> str:
+        """What is not enforced here, in constant words; "" if all is."""
+        if not self.memory:
+            return "its memory limits are promised, not enforced"
+        return {"mps": "", "cooperative": "its compute limits are cooperative, not enforced"}.get(
+            self.compute, "its compute limits are promised, not enforced"
+        )
+
+    @property
     def kind(self) -> tuple[str, str]:
         """That of memory and of compute."""
         return self.memory, self.compute

@@ -6,6 +6,7 @@ import sys
 
 from extender.engine.state.classes import Classes
 from extender.engine.state.context import EngineContext
+from extender.engine.state.isolation_defaults import IsolationDefaults
 from extender.engine.state.pod_state import Change, PodState
 from extender.engine.types import trust
 from extender.engine.types.amounts import interned
@@ -16,9 +17,10 @@ from gangfilter import dialects
 from protos.contract import ask as asks
 from protos.contract import bounds, mistakes, names
 from protos.contract.ask import AskError, PodAsk
+from protos.contract.isolation import stricter
 from protos.contract.objects import ENDED, Node, Pod, Resources
 from protos.contract.reason import Reason
-from protos.contract.selection import Selection
+from protos.contract.selection import ANYTHING, Selection
 
 NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
 """Resources of every node."""
@@ -47,8 +49,9 @@ def ref_of(pod: Pod) -> PodRef:
 class Observer:
     """Keeps the ledger in step with the objects of the cluster."""
 
-    def __init__(self, context: EngineContext, classes: Classes) -> None:
+    def __init__(self, context: EngineContext, classes: Classes, isolation: IsolationDefaults) -> None:
         self._ledger, self._settings, self._classes = context.ledger, context.settings, classes
+        self._isolation = isolation
         self._counters, self._outbox, settings = context.counters, context.outbox, context.settings
         self._resources = settings.resources
         self._drains = {key: value for key, _, value in (sign.partition("=") for sign in settings.drain_taints)}
@@ -105,11 +108,11 @@ class Observer:
         """Whether the requests of an unbound pod have changed: it may be edited until it is bound."""
         if pod.spec.node_name or state.state not in ("waiting", "held"):
             return False
-        if state.version and state.version == pod.metadata.resource_version:
+        if state.version and state.version == self._version(pod):
             return False
         if self._read(pod)[0] != state.asked or tuple(self._requests(pod)) != state.requests:
             return True
-        state.version = _version(pod)
+        state.version = self._version(pod)
         return False
 
     def learn_anew(self, pod: Pod, state: PodState) -> None:
@@ -117,7 +120,14 @@ class Observer:
         state.asked, state.mistake = self._read(pod)
         state.refusal = None
         self._resize(pod, state)
-        state.version = _version(pod)
+        state.version = self._version(pod)
+
+    def with_defaults(self, state: PodState) -> PodAsk | Reason | None:
+        """The request of an unbound pod with the present default of its namespace, if it says nothing of isolation."""
+        of_class = self._classes.selection(state.info.gpu_class) if state.info.gpu_class else ANYTHING
+        if state.info.demands or not isinstance(state.asked, PodAsk) or not isinstance(of_class, Selection):
+            return state.asked
+        return asks.demanding(state.asked, stricter(self._isolation.of(state.ref.namespace), of_class.isolation))
 
     def _resize(self, pod: Pod, state: PodState) -> None:
         """Set the pod's in-tree requests, which may be resized in place."""
@@ -130,8 +140,15 @@ class Observer:
         state.priority = pod.spec.priority or 0
         self._resize(pod, state)
         state.asked, state.mistake = self._read(pod)
-        state.version = _version(pod)
+        state.version = self._version(pod)
         return state
+
+    def _version(self, pod: Pod) -> str:
+        """What determines the pod's requests: its resourceVersion and a default; "" if also a GpuClass."""
+        version, default = pod.metadata.resource_version, self._isolation.of(pod.metadata.namespace)
+        if names.GPU_CLASS in pod.metadata.annotations or not version:
+            return ""
+        return version if default == "any" else f"{version} {default}"
 
     def _read(self, pod: Pod) -> tuple[PodAsk | Reason | None, Reason | None]:
         """The pod's GPU request, or why it is invalid; and a key that we do not read, if it has one and no node.
@@ -148,10 +165,14 @@ class Observer:
     def _request(self, pod: Pod) -> PodAsk | Reason | None:
         """The pod's GPU request by the keys that we read, or why it is invalid."""
         resources, name = self._resources, pod.metadata.annotations.get(names.GPU_CLASS)
+        default = self._isolation.of(pod.metadata.namespace)
         try:
-            asked: PodAsk | Reason | None = asks.parse(pod, resources)
+            asked: PodAsk | Reason | None = asks.parse(pod, resources, isolation=default)
             of_class = self._classes.selection(name) if asked is not None and name is not None else None
-            asked = asks.parse(pod, resources, of_class) if isinstance(of_class, Selection) else of_class or asked
+            if isinstance(of_class, Selection):
+                asked = asks.parse(pod, resources, of_class, default)
+            elif of_class is not None:
+                asked = of_class
         except AskError as error:
             return error.reason
         many = isinstance(asked, PodAsk) and _entries(pod) > bounds.RESOURCES_PER_POD.most
@@ -257,8 +278,3 @@ def _entries(pod: Pod) -> int:
 def _named(pod: Pod) -> set[str]:
     """The resources that the pod's containers name."""
     return {name for each in _given(pod) for name in (*each.limits, *each.requests)}
-
-
-def _version(pod: Pod) -> str:
-    """The resourceVersion that determines the pod's requests; "" if they also depend on a GpuClass."""
-    return "" if names.GPU_CLASS in pod.metadata.annotations else pod.metadata.resource_version

@@ -404,9 +404,9 @@ def test_what_a_pod_asks_is_read_once_for_each_of_its_versions(monkeypatch: pyte
     story, pod, read = Story(a_node("a", 16)), a_pod(mem=20), list[str]()
     parse = asks.parse
 
-    def noted(pod: Pod, *given: Any) -> Any:
+    def noted(pod: Pod, *given: Any, **said: Any) -> Any:
         read.append(pod.metadata.resource_version)
-        return parse(pod, *given)
+        return parse(pod, *given, **said)
 
     monkeypatch.setattr(asks, "parse", noted)
     story.tell(PodSeen(pod))
