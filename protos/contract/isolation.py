@@ -49,9 +49,14 @@ class Isolation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         """That of memory and of compute."""
         return self.memory, self.compute
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> tuple[str, str]:
+        """The levels of memory and of compute."""
         memory = f"enforced ({self.memory})" if self.memory else "promised"
-        compute = f"capped ({self.compute})" if self.compute else "promised"
+        return memory, f"capped ({self.compute})" if self.compute else "promised"
+
+    def __str__(self) -> str:
+        memory, compute = self.words
         return f"memory {memory}, compute {compute}"
 
 
