@@ -49,6 +49,12 @@ MEM = _gauge("gangshare_gpu_memory_units", _GPU, "GPU memory, in units.")
 MEM_FREE = _gauge("gangshare_gpu_memory_free_units", _GPU, "GPU memory that is free, in units.")
 SLICES_FREE = _gauge("gangshare_gpu_slices_free", _GPU, "Time slices of a GPU that are free.")
 OFFERED = _gauge("gangshare_gpu_offered", _GPU, "1 if the GPU is healthy and not cordoned.")
+ISOLATION = _gauge(
+    "gangshare_node_isolation",
+    ("node", "memory", "compute"),
+    "1 for the level at which a node isolates parts of its GPUs, if it publishes one: memory enforced or promised, "
+    "compute capped or promised.",
+)
 INFO = _gauge(
     "gangshare_allocation_info",
     ("namespace", "pod", "container", "UUID", "node", "gpu"),
@@ -148,8 +154,8 @@ STEPS = _histogram(
 VIOLATIONS = _gauge("gangshare_invariant_violations", (), "Invariants that the last check found violated.")
 
 TABLE = (
-    BOOKINGS, PENDING, MEM, MEM_FREE, SLICES_FREE, OFFERED, INFO, VERB_SECONDS, DECISIONS, QUARANTINED, GANGS,
-    GANG_SECONDS, *ENGINE_COUNTERS,
+    BOOKINGS, PENDING, MEM, MEM_FREE, SLICES_FREE, OFFERED, ISOLATION, INFO, VERB_SECONDS, DECISIONS, QUARANTINED,
+    GANGS, GANG_SECONDS, *ENGINE_COUNTERS,
     QUEUE_FAIR_SHARE, QUEUE_ALLOCATED, QUEUE_REQUESTED, QUEUE_SHARE, QUEUE_OVER, QUEUE_PODS,
     LISTS, WATCHING, LEADER, REPLAY, LAG, STEPS, VIOLATIONS,
 )  # fmt: skip

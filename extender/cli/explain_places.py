@@ -18,6 +18,7 @@ def node(page: NodePage) -> Iterator[RenderableType]:
     yield from first_lines(page.name, page.verdict, f"is {page.state}")
     if page.free:
         yield f"  free beside GPUs: {', '.join(f'{amount} {resource}' for resource, amount in page.free.items())}"
+    yield from _isolation(page)
     if page.gpus or page.unplaced:
         yield from ("", gpu_table.gpus([page], pods=True), "")
         yield from (f"GPU {gpu.index}: {gpu.uuid}" for gpu in page.gpus)
@@ -27,8 +28,15 @@ def gpu(page: GpuPage) -> Iterator[RenderableType]:
     """A GPU: whether it takes new pods, and its pods."""
     yield from first_lines(f"GPU {page.gpu.index} of {page.node}", page.verdict, f"is {page.gpu.health}")
     yield f"  UUID: {page.gpu.uuid}"
+    yield from _isolation(page)
     node = Node(name=page.node, unit_mib=page.unit_mib, slices_per_gpu=page.slices_per_gpu, gpus=(page.gpu,))
     yield from ("", gpu_table.gpus([node], pods=True))
+
+
+def _isolation(page: NodePage | GpuPage) -> Iterator[str]:
+    """How parts of GPUs are isolated, if the node publishes it, and why not better."""
+    if page.isolation:
+        yield f"  isolation of parts: {page.isolation}" + (f" ({page.isolation_why})" if page.isolation_why else "")
 
 
 def queue(page: QueuePage) -> Iterator[RenderableType]:

@@ -50,6 +50,8 @@ class _Gpu(msgspec.Struct, frozen=True, rename="camel"):
     unit_mib: int = msgspec.field(default=1024, name="unitMiB")
     slices: int = 100
     verdict: msgspec.Raw = msgspec.Raw(b"{}")
+    isolation: str = ""
+    isolation_why: str = ""
 
 
 class _Offer(msgspec.Struct, frozen=True, rename="camel"):
@@ -152,7 +154,8 @@ async def _gpu(client: ApiClient, uuid: str) -> bytes:
         gpu = msgspec.json.decode(status, type=_Gpu)
         if gpu.uuid == uuid:
             on = {"node": gpu.node, "unitMiB": gpu.unit_mib, "slicesPerGpu": gpu.slices, "verdict": gpu.verdict}
-            return msgspec.json.encode({**on, "gpu": status})
+            isolation = {"isolation": gpu.isolation, "isolationWhy": gpu.isolation_why}
+            return msgspec.json.encode({**on, **isolation, "gpu": status})
     raise errors.NotFound("GET gpus", message=f"gpus.{names.VISIBILITY_GROUP} of UUID {uuid} not found")
 
 

@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from extender.cli import console, gpu_table, top_rows
 from extender.cli.top_rows import By, Row, Sort
 from extender.wire.answers import Gang, Inspection, WaitingPod
+from protos.contract.isolation import PROMISED
 
 MIB_PER_GIB = 1024
 MOST = 10
@@ -91,14 +92,16 @@ def _table(books: Inspection, view: View) -> RenderableType:
 
 def _of_gpus(rows: Sequence[Row], by: By) -> RenderableType:
     """Nodes or models: a row for each."""
-    of_node = by == "node"
+    of_node, proved = by == "node", any(row.isolation for row in rows)
     model, state = (("MODEL",), ("STATE",)) if of_node else ((), ())
-    table = console.columns(by.upper(), *model, "GPUS", "FREE", "MEMORY", "", "PODS", *state)
+    isolation = ("ISOLATION",) if proved else ()
+    table = console.columns(by.upper(), *model, "GPUS", "FREE", "MEMORY", "", "PODS", *state, *isolation)
     for row in rows:
         memory = (console.bar(row.mem_used / row.mem if row.mem else 0), f"{_gib(row.mem_used)}/{_gib(row.mem)} GiB")
         models = (", ".join(row.models) or "-",) if of_node else ()
         states = (row.state or "ready",) if of_node else ()
-        table.add_row(row.name, *models, str(row.gpus), str(row.free), *memory, str(len(row.pods)), *states)
+        level = (row.isolation or str(PROMISED),) if proved else ()
+        table.add_row(row.name, *models, str(row.gpus), str(row.free), *memory, str(len(row.pods)), *states, *level)
     return table
 
 

@@ -41,6 +41,8 @@ class Row(msgspec.Struct):
     pods: set[str] = msgspec.field(default_factory=set)
     waiting: int = 0
     state: str = ""
+    isolation: str = ""
+    """Of a node: how it isolates parts of GPUs, "" if it publishes nothing."""
 
 
 def selected(books: Inspection, filters: Filters) -> Inspection:
@@ -117,7 +119,7 @@ def in_order(rows: Iterable[Row], sort: Sort) -> list[Row]:
 def _of_gpus(node: Node, by: By, found: dict[str, Row]) -> None:
     """Add the GPUs of a node to its row, or to those of their models."""
     if by != "model":
-        row = found.setdefault(node.name, Row(node.name, state=gpu_table.state(node)))
+        row = found.setdefault(node.name, Row(node.name, state=gpu_table.state(node), isolation=node.isolation))
         row.pods.update(ref.uid for ref in node.unplaced)
     for gpu in node.gpus:
         name = (gpu.model or "unknown") if by == "model" else node.name

@@ -79,6 +79,10 @@ def _pieces(engine: Engine, tenants: bool) -> Iterator[str]:
             gpus = node.books.gpus if node.books else {}
             lines = (_line(spec, (node.name, uuid, str(book.gpu.index)), value(book)) for uuid, book in gpus.items())
             yield "".join(lines)
+    yield _head(metrics.ISOLATION)
+    for node in current(engine.nodes):
+        isolation = node.books.inventory.isolation if node.books else None
+        yield _line(metrics.ISOLATION, (node.name, *isolation.words), 1) if isolation else ""
     if tenants:
         yield _head(metrics.INFO)
         for pod in current(engine.pods):

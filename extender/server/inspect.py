@@ -67,6 +67,7 @@ def node_fields(engine: Engine, state: NodeState) -> dict[str, Any]:
     books = state.books
     inventory = books.inventory if books else None
     holders = pods_by_gpu(engine, books) if books else {}
+    isolation = inventory.isolation if inventory else None
     return {
         "name": state.name,
         "state": inventory.state if inventory else UNKNOWN,
@@ -76,6 +77,8 @@ def node_fields(engine: Engine, state: NodeState) -> dict[str, Any]:
         "unschedulable": state.unschedulable,
         "gpus": tuple(_gpu(book, holders.get(uuid, [])) for uuid, book in books.gpus.items()) if books else (),
         "unplaced": tuple(Ref(**_ref(engine, uid)) for uid in books.unplaced()) if books else (),
+        "isolation": str(isolation) if isolation else "",
+        "isolation_why": isolation.why if isolation else "",
     }
 
 

@@ -5,14 +5,18 @@ from itertools import islice
 
 from extender.engine.cycle.engine import Engine
 from extender.engine.placement.misfit import Misfit
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.server.desk import current
 from extender.wire.answers import NodeCount
+from protos.contract.printable import brief
 
 NODES = 32
 """Nodes compared with a pod between two pieces."""
 MOST_REASONS = 12
 """Reasons that are shown; the nodes of all others are counted together."""
+LONGEST_WHY = 200
+"""Characters of what a node says."""
 TAKES = Misfit("", never=False)
 """Of nodes that would take the pod."""
 OTHERS = "other reasons"
@@ -26,7 +30,7 @@ def by_reason(engine: Engine, pod: PodState) -> Generator[bytes, None, list[Node
         seen = [node for node in some if node.seen]
         have = engine.worth.having_gpus(pod, seen)
         for node in seen:
-            misfit = misfits.of(node, has_gpus=node.name in have) or TAKES
+            misfit = _told(misfits.of(node, has_gpus=node.name in have) or TAKES, node)
             found.setdefault(misfit, []).append(node.name)
         yield b""
     counts = [
@@ -35,6 +39,14 @@ def by_reason(engine: Engine, pod: PodState) -> Generator[bytes, None, list[Node
     ]
     counts.sort(key=lambda count: (-count.nodes, count.why))
     return _shortened(counts)
+
+
+def _told(misfit: Misfit, node: NodeState) -> Misfit:
+    """With what the node itself says of a lack of isolation."""
+    isolation = node.books.inventory.isolation if node.books is not None else None
+    if isolation is None or not isolation.why or misfit.why != isolation.lack:
+        return misfit
+    return Misfit(f"{misfit.why}: {brief(isolation.why, LONGEST_WHY)}", misfit.never)
 
 
 def _shortened(counts: list[NodeCount]) -> list[NodeCount]:

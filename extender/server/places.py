@@ -59,6 +59,8 @@ def gpu(engine: Engine, uuid: str) -> Pieces:
             slices_per_gpu=on.slices_per_gpu,
             gpu=gpu,
             verdict=verdicts.of_gpu(gpu, on.verdict, on.name),
+            isolation=on.isolation,
+            isolation_why=on.isolation_why,
         )
     )
 

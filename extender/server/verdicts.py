@@ -13,7 +13,17 @@ from extender.wire.listings import Queue
 from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
-NEVER = ("NoMatch", "GangTooLarge", "GangTimedOut", "Ask", "UnknownKey", "ForeignKey", "CannotFit", "GangCannotFit")
+NEVER = (
+    "NoMatch",
+    "GangTooLarge",
+    "GangTimedOut",
+    "Ask",
+    "UnknownKey",
+    "ForeignKey",
+    "CannotFit",
+    "NoIsolation",
+    "GangCannotFit",
+)
 """Codes, or how they begin, of workloads that cannot start as they are."""
 WAITS_FOR = {
     "NoRoom": "free GPUs",
@@ -36,6 +46,7 @@ ADVICE = {
     "InLine": "wait, or declare its run time (gangshare.io/expected-runtime)",
     "NoMatch": "correct the selection; `gangshare classes` shows the models and classes that exist",
     "CannotFit": "request less, or add a node on which it fits: the sentence names the limit",
+    "NoIsolation": "demand less (the pod, its GpuClass or namespace, or --isolation), or have a node enforce it",
     "GangCannotFit": "request less, or add nodes on which its members fit",
     "GangMixedModels": "set gangshare.io/mixed-models: allow, or wait",
     "ClassMissing": "create the class, or correct gangshare.io/gpu-class",

@@ -85,6 +85,10 @@ class Node(Shape, frozen=True, kw_only=True):
     unplaced: tuple[Ref, ...] = ()
     other_unplaced: int = 0
     """Unplaced pods that the caller may not see."""
+    isolation: str = ""
+    """How it isolates parts of GPUs, in words; "" if it publishes nothing: all is promised."""
+    isolation_why: str = ""
+    """Why not better, as the node itself says."""
 
 
 class NodePage(Node, frozen=True, kw_only=True):
@@ -103,6 +107,9 @@ class GpuPage(Shape, frozen=True, kw_only=True):
     slices_per_gpu: int = 100
     gpu: Gpu
     verdict: Verdict = Verdict()
+    isolation: str = ""
+    """That of its node."""
+    isolation_why: str = ""
 
 
 class PlacedPod(OfPod, frozen=True, kw_only=True):

@@ -24,6 +24,9 @@ class GpuStatus(answers.Gpu, frozen=True, kw_only=True):
     slices: int = 100
     """The slices of the whole GPU."""
     verdict: answers.Verdict = answers.Verdict()
+    isolation: str = ""
+    """That of its node."""
+    isolation_why: str = ""
 
 
 class GpuNodeStatus(answers.NodePage, frozen=True, kw_only=True):

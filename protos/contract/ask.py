@@ -60,7 +60,7 @@ class ContainerAsk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     shared: bool = False
     """The resource is always a replica."""
     isolation: Demanded = "any"
-    """What the node must enforce for it, unless it gets whole GPUs."""
+    """What the node must enforce unless it gets whole GPUs; the same for all containers of a pod."""
 
 
 class PodAsk(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True, gc=False):
@@ -91,7 +91,8 @@ def parse(
     ask = _parse(pod, resources, wide, isolation)
     if ask is not None:
         _notes(pod.metadata.annotations)
-        own = visibility.forged(pod) or visibility.hidden(pod, {each.name: each.gpus for each in ask.containers})
+        parts = any(not each.whole or each.shared for each in ask.containers)
+        own = visibility.refused(pod, {each.name: each.gpus for each in ask.containers}, parts=parts)
         if own is not None:
             raise AskError(own.code, own.sentence)
     return ask
@@ -109,10 +110,16 @@ def _parse(pod: Pod, resources: names.Resources, wide: Selection, isolation: Dem
         raise AskError("AskTooMany", f"{len(asks)} containers ask for GPUs: expected at most {CONTAINERS.most}")
     gpu_class(pod)
     chosen = _selection(annotations, wide, isolation)
-    if chosen.isolation != "any":
-        asks = tuple(msgspec.structs.replace(ask, isolation=chosen.isolation) for ask in asks)
-        chosen = msgspec.structs.replace(chosen, isolation="any")
-    return PodAsk(containers=asks, selection=chosen, unit_mib=resources.unit_mib)
+    others = chosen if chosen.isolation == "any" else msgspec.structs.replace(chosen, isolation="any")
+    return demanding(PodAsk(containers=asks, selection=others, unit_mib=resources.unit_mib), chosen.isolation)
+
+
+def demanding(ask: PodAsk, isolation: Demanded) -> PodAsk:
+    """The ask with this demand for isolation."""
+    if all(each.isolation == isolation for each in ask.containers):
+        return ask
+    containers = tuple(msgspec.structs.replace(each, isolation=isolation) for each in ask.containers)
+    return msgspec.structs.replace(ask, containers=containers)
 
 
 def held(pod: Pod, resources: names.Resources) -> PodAsk | None:
@@ -250,8 +257,8 @@ def _selection(annotations: Mapping[str, str], wide: Selection, isolation: Deman
             min_clock_mhz=read(names.MIN_CLOCK_MHZ, _clock, 0),
             min_cc=read(names.MIN_COMPUTE_CAPABILITY, selection.compute_capability, (0, 0)),
             link=read(names.LINK, selection.link, selection.LINKS[0]),
-            spread=read(names.PLACEMENT, _spread, False),
-            mixed=read(names.MIXED_MODELS, _mixed, False),
+            spread=read(names.PLACEMENT, _second("pack", "spread"), False),
+            mixed=read(names.MIXED_MODELS, _second("deny", "allow"), False),
             isolation=read(names.ISOLATION, selection.isolation, isolation),
         )
     except SelectionError as error:
@@ -283,13 +290,10 @@ def _clock(text: str) -> int:
     return int(text)
 
 
-def _spread(text: str) -> bool:
-    if text not in ("pack", "spread"):
-        raise SelectionError("pack, spread")
-    return text == "spread"
+def _second(*words: str) -> Callable[[str], bool]:
+    def is_second(text: str) -> bool:
+        if text not in words:
+            raise SelectionError(", ".join(words))
+        return text == words[1]
 
-
-def _mixed(text: str) -> bool:
-    if text not in ("deny", "allow"):
-        raise SelectionError("deny, allow")
-    return text == "allow"
+    return is_second

@@ -115,9 +115,7 @@ class NodeBooks:
     def demand(self, ask: ContainerAsk, gpu: inv.Gpu) -> Demand | None:
         """The ask's demand on `gpu`; None if this node does not serve the ask, or isolates parts less than demanded."""
         amounts = self.amounts(ask, gpu)
-        if amounts is None or amounts.whole or self.isolates(ask):
-            return amounts
-        return None
+        return amounts if amounts is None or amounts.whole or self.isolates(ask) else None
 
     def isolates(self, ask: ContainerAsk) -> bool:
         """Whether parts of GPUs are isolated here as this ask demands."""
@@ -149,8 +147,7 @@ class NodeBooks:
 
     def accepts_all(self, selection: Selection) -> bool:
         """Whether a selection without UUIDs accepts every healthy GPU."""
-        healthy = sum(book.gpu.health == inv.HEALTHY for book in self.gpus.values())
-        return len(self._suited(selection)) == healthy
+        return len(self._suited(selection)) == sum(book.gpu.health == inv.HEALTHY for book in self.gpus.values())
 
     def _suited(self, selection: Selection) -> tuple[int, ...]:
         positions = _suited.get(key := (self.kind, selection))
@@ -223,7 +220,7 @@ class NodeBooks:
             book = self.gpus.get(uuid)
             if book is None or not book.offered or book.overused:
                 return False
-        return all(map(self.isolates, entry.ask.containers)) or all(charge.whole for charge in charges.values())
+        return isolated(self, entry.ask, charges)
 
     def restore(self, uid: str, entry: Entry) -> None:
         """Put back a released entry."""
@@ -289,6 +286,11 @@ class NodeBooks:
             if fitting:
                 charges[uuid] = peak(fitting)
         return charges
+
+
+def isolated(books: NodeBooks, ask: PodAsk, charges: Mapping[str, Demand]) -> bool:
+    """Whether these charges of a pod are isolated as it demands; whole GPUs are."""
+    return all(map(books.isolates, ask.containers)) or all(demand.whole for demand in charges.values())
 
 
 def spread_over(ask: ContainerAsk, gpus: int) -> ContainerAsk | None:

@@ -18,6 +18,7 @@ from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook, peak
+from protos.contract.isolation import PROMISED
 from protos.contract.quantity import amount_of_memory
 
 SET_TRIES = 64
@@ -252,6 +253,8 @@ def misfit(ask: PodAsk, books: NodeBooks) -> str:
     """The reason why the ask does not fit on this node, with numbers: `freest: GPU 3 with 16 GiB`."""
     if books.inventory.state != "ready":
         return "its plugin is leaving"
+    if not ask.only_whole and not all(map(books.isolates, ask.containers)):
+        return f"with {books.inventory.isolation or PROMISED}"
     if alike_only(ask, books) and choose(_mixing(ask), books) is not None:
         return f"has enough free only on GPUs of several models, which {names.MIXED_MODELS}: allow permits"
     eligible = books.eligible(ask.selection)

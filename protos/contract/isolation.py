@@ -36,13 +36,27 @@ class Isolation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         return bool(self.memory) and (demanded == "memory" or self.compute == "mps")
 
     @property
+    def lack(self) -> str:
+        """What is not enforced here, in constant words; "" if all is."""
+        if not self.memory:
+            return "its memory limits are promised, not enforced"
+        return {"mps": "", "cooperative": "its compute limits are cooperative, not enforced"}.get(
+            self.compute, "its compute limits are promised, not enforced"
+        )
+
+    @property
     def kind(self) -> tuple[str, str]:
         """That of memory and of compute."""
         return self.memory, self.compute
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> tuple[str, str]:
+        """The levels of memory and of compute."""
         memory = f"enforced ({self.memory})" if self.memory else "promised"
-        compute = f"capped ({self.compute})" if self.compute else "promised"
+        return memory, f"capped ({self.compute})" if self.compute else "promised"
+
+    def __str__(self) -> str:
+        memory, compute = self.words
         return f"memory {memory}, compute {compute}"
 
 

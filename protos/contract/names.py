@@ -79,6 +79,8 @@ ENV_SLICES = "GANGSHARE_GPU_SLICES"
 # Whole MiB for each GPU; a hook of NVIDIA's container toolkit makes a limit of the driver of them, if both are set.
 MEMORY_REQUEST = "NVIDIA_GPU_MEMORY_REQUEST"
 MEMORY_LIMIT = "NVIDIA_GPU_MEMORY_LIMIT"
+MPS_VARIABLES = "CUDA_MPS_"
+"""Prefix of the variables of MPS, which limit its clients."""
 
 # Further ways to request GPUs from the container runtime.
 DEVICE_MOUNTS = "/var/run/nvidia-container-devices"

@@ -1,4 +1,4 @@
-"""Refusals of pods that request GPUs from the container runtime directly. Pure.
+"""Refusals of pods that request GPUs from the container runtime directly, or set their own limits. Pure.
 
 NVIDIA's runtime reads a container's GPUs from the variable NVIDIA_VISIBLE_DEVICES, from mounts below
 /var/run/nvidia-container-devices and from annotations of CDI (NVIDIA container toolkit, internal/config/image). The
@@ -8,15 +8,20 @@ CUDA_VISIBLE_DEVICES, NVIDIA_MIG_*. The admission policy gangshare-visibility ha
 
 CUDA_VISIBLE_DEVICES counts a container's own GPUs from 0. CUDA stops at the first index that does not exist, so a first
 index beyond them, like that of a free GPU of the node, hides every GPU, and many programs then run on the CPU.
+
+The limits of a container are variables, too: NVIDIA_GPU_MEMORY_REQUEST and _LIMIT for the toolkit, CUDA_MPS_* for a
+client of MPS. Whole GPUs have none, but a node may serve them as replicas, which have memory limits. So the latter are
+refused beside parts, the former beside any GPU. Pods may run their own MPS on whole GPUs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from protos.contract import names
 from protos.contract.bounds import HUGE
 from protos.contract.objects import Container, Pod
+from protos.contract.printable import brief
 from protos.contract.reason import Reason
 from protos.contract.selection import is_number
 
@@ -24,10 +29,45 @@ CUDA_DEVICES = "CUDA_VISIBLE_DEVICES"
 CODE = "AskOwnDevices"
 HARMLESS = ("", "none", "void")
 """Values that request no GPU: pods may set them."""
-VARIABLES = frozenset({CUDA_DEVICES, names.VISIBLE_DEVICES})
-"""The variables that are read here."""
+LIMITS_CODE = "AskOwnLimits"
+SHOWN = 63
+"""Characters of a variable that a sentence shows."""
+_LIMITS = (names.MEMORY_REQUEST, names.MEMORY_LIMIT)
 _MARK = names.DEVICE_MOUNTS.rpartition("/")[2]
 """All spellings of the path have this word."""
+
+
+def reads(variable: str) -> bool:
+    """Whether a variable of this name is read here."""
+    return variable in (CUDA_DEVICES, names.VISIBLE_DEVICES, *_LIMITS) or variable.startswith(names.MPS_VARIABLES)
+
+
+def refused(pod: Pod, gpus: Mapping[str, int], *, parts: bool) -> Reason | None:
+    """The refusal of a pod that asks for GPUs, None if it does neither.
+
+    `gpus`: their numbers by container; `parts`: some are parts of GPUs.
+    """
+    return forged(pod) or hidden(pod, gpus) or limited(pod, parts=parts)
+
+
+def limited(pod: Pod, *, parts: bool) -> Reason | None:
+    """The refusal of a pod with GPUs that limits itself; with `parts`, also of one that sets variables of MPS."""
+    families = (names.MPS_VARIABLES,) if parts else ()
+    for container in (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers):
+        for name in (variable.name for variable in container.env):
+            if name in _LIMITS or name.startswith(families):
+                sets = f"container {container.name} sets {brief(name, SHOWN)} itself"
+                return Reason(LIMITS_CODE, f"{sets}: leave it out, Gangshare sets it")
+        if any(source.prefix and _leads(source.prefix, _LIMITS, families) for source in container.env_from):
+            begins = f"container {container.name} has envFrom with a prefix that variables of its limits begin with"
+            return Reason(LIMITS_CODE, f"{begins}: take another prefix, or none")
+    return None
+
+
+def _leads(prefix: str, variables: Iterable[str], families: Iterable[str]) -> bool:
+    """Whether a prefix and a key together may be one of these variables, or begin with one of the `families`."""
+    whole = any(name.startswith(prefix) and name != prefix for name in variables)
+    return whole or any(start.startswith(prefix) or prefix.startswith(start) for start in families)
 
 
 def forged(pod: Pod) -> Reason | None:
@@ -61,7 +101,7 @@ def _forged(container: Container) -> Reason | None:
             return Reason(CODE, f"container {name} sets {names.VISIBLE_DEVICES} itself: leave it out, we set it")
     for source in container.env_from:
         # A prefix and a key together may be the name. Without a prefix the policy refuses the ConfigMap or Secret.
-        if source.prefix not in ("", names.VISIBLE_DEVICES) and names.VISIBLE_DEVICES.startswith(source.prefix):
+        if source.prefix and _leads(source.prefix, (names.VISIBLE_DEVICES,), ()):
             begins = f"container {name} has envFrom with a prefix that {names.VISIBLE_DEVICES} begins with"
             return Reason(CODE, f"{begins}: take another prefix, or none")
     for mount in container.volume_mounts:

@@ -25,6 +25,7 @@ PREFIX = "no envFrom may have a prefix that NVIDIA_VISIBLE_DEVICES begins with"
 MOUNT = "no container may mount a volume at /var/run/nvidia-container-devices"
 ANNOTATION = "no pod may have annotations cdi.k8s.io/*"
 TOO_MANY = "annotations: expected at most 512"
+OWN_LIMIT = "no ConfigMap and no Secret may have the key NVIDIA_GPU_MEMORY_REQUEST or NVIDIA_GPU_MEMORY_LIMIT"
 KEY = "no ConfigMap and no Secret may have the key NVIDIA_VISIBLE_DEVICES"
 
 
@@ -196,8 +197,16 @@ def test_nothing_that_env_from_may_take_has_the_variables_name(tenant: Api, way:
     assert KEY in refused.value.message
 
 
+@pytest.mark.core
+@pytest.mark.parametrize("path", [CONFIG_MAPS, SECRETS])
+@pytest.mark.parametrize("key", [names.MEMORY_REQUEST, names.MEMORY_LIMIT])
+def test_nothing_that_env_from_may_take_limits_gpu_memory(tenant: Api, path: str, key: str) -> None:
+    with pytest.raises(ApiError, match=OWN_LIMIT):
+        tenant.post(path, config_map(**{key: "YWxs"}))
+
+
 def test_ordinary_pods_and_config_maps_pass(tenant: Api) -> None:
-    tenant.post(CONFIG_MAPS, config_map(MODEL="llama", VISIBLE_DEVICES="all"))
+    tenant.post(CONFIG_MAPS, config_map(MODEL="llama", VISIBLE_DEVICES="all", CUDA_MPS_PIPE_DIRECTORY="/mps"))
     for i, fields in enumerate(
         [
             {"env": [{"name": names.VISIBLE_DEVICES, "value": "void"}]},

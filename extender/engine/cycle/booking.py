@@ -17,6 +17,7 @@ from extender.engine.types.settings import Settings
 from gangfilter.gang import Gang
 from protos.contract import allocation, choose, codec
 from protos.contract.allocation import Allocation, Group, Share
+from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.choose import Choice
 
@@ -44,7 +45,7 @@ class Booking:
             return target is not None and fits(pod.ask, target)
         choice = None if target.problem else choose.choose(pod.ask, target.books)
         if choice is not None:
-            pod.allocation = _allocation(target.books, choice.shares)
+            pod.allocation = _allocation(target.books, choice.shares, pod.ask)
         return choice is not None
 
     def release(self, pod: PodState, gang: Gang) -> PostBinding:
@@ -52,7 +53,7 @@ class Booking:
         assignment = self._assignments.of_member[pod.ref.uid]
         books = self._ledger.node(assignment.node).books
         if books is not None and assignment.shares:
-            pod.allocation = _allocation(books, dict(assignment.shares))
+            pod.allocation = _allocation(books, dict(assignment.shares), pod.ask)
         return self.book(pod, assignment.node, gang)
 
     def book(
@@ -64,7 +65,7 @@ class Booking:
         """
         books = self._ledger.node(node).books
         if held is not None and books is not None:
-            pod.allocation = _allocation(books, held.shares)
+            pod.allocation = _allocation(books, held.shares, pod.ask)
         if gang is not None:
             group = Group(str(gang.key), gang.epoch, max(1, gang.size))
             nothing = Allocation(codec.VERSION, self._settings.unit_mib, self._settings.slices_per_gpu, {})
@@ -85,5 +86,9 @@ class Booking:
         return PostBinding(pod.ref, node, annotations, pod.allocation)
 
 
-def _allocation(books: NodeBooks, shares: dict[str, tuple[Share, ...]]) -> Allocation:
-    return Allocation(codec.VERSION, books.inventory.unit_mib, books.inventory.slices_per_gpu, shares)
+def _allocation(books: NodeBooks, shares: dict[str, tuple[Share, ...]], ask: PodAsk | None) -> Allocation:
+    """With what the pod demands for its parts; whole GPUs need nothing."""
+    demanded = ask.containers[0].isolation if ask is not None else "any"
+    parts = any(not share.whole for each in shares.values() for share in each)
+    inventory, isolation = books.inventory, demanded if parts and demanded != "any" else None
+    return Allocation(codec.VERSION, inventory.unit_mib, inventory.slices_per_gpu, shares, isolation=isolation)

@@ -36,6 +36,7 @@ from extender.engine.state.cannot_fit import CannotFit
 from extender.engine.state.classes import Classes
 from extender.engine.state.context import EngineContext
 from extender.engine.state.holds import Holds
+from extender.engine.state.isolation_defaults import IsolationDefaults
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.observe import Observer
 from extender.engine.state.outbox import Outbox
@@ -90,7 +91,8 @@ class Components:
         self.indexes = Indexes(self.ledger.nodes)
         self.classes = Classes(self.ledger.stock, self.quarantine, self.outbox)
         self.offers = Offers(self.ledger.nodes, self.indexes, settings)
-        self.observer = Observer(self._context, self.classes)
+        self.isolation_defaults = IsolationDefaults(settings.isolation)
+        self.observer = Observer(self._context, self.classes, self.isolation_defaults)
         self.holds = Holds(self.ledger, self.quarantine, settings.soft_charge_s, settings.undecided_s)
         self.presence = Presence()
         self.running_pods = RunningPods(self.ledger.pods, settings, self.wall)

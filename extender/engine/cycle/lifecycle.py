@@ -12,6 +12,7 @@ from extender.engine.types import refusals
 from extender.engine.types.effects import Requeue
 from extender.engine.types.subject import Subject, of_pod
 from protos.contract import mistakes, names
+from protos.contract.isolation import Demanded
 from protos.contract.objects import Pod
 
 
@@ -89,6 +90,24 @@ class Lifecycle:
         """The GpuClass of these pods has changed; pods with a node keep their GPUs."""
         self._quarantine.each(pods, lambda pod: of_pod(pod.metadata.uid), "class", lambda pod: self.see(pod, now))
 
+    def set_default(self, namespace: str, demanded: Demanded | None, now: float) -> None:
+        """What pods of the namespace demand that say nothing of isolation; pods with a node keep their GPUs."""
+        if not self._components.isolation_defaults.put(namespace, demanded):
+            return
+        pending = [pod for pod in self._components.running_pods.pending.values() if pod.ref.namespace == namespace]
+        self._quarantine.each(pending, lambda pod: pod.subject, "isolation", lambda pod: self._demand_anew(pod, now))
+
+    def _demand_anew(self, pod: PodState, now: float) -> None:
+        asked = self._observer.with_defaults(pod)
+        if asked == pod.asked or pod.state not in ("waiting", "held"):
+            return
+        self._let_go(pod, wake=True)
+        pod.asked, pod.refusal = asked, None
+        self._tenancy.moved(pod)
+        self._components.reservations.asks_anew(pod.ref.uid, now)
+        self._gangs.observer.asks_anew(pod, now)
+        self._indexes.warm(pod.shape)
+
     def asked_for(self, pod: Pod, now: float) -> PodState:
         """The record of a pod in a question of kube-scheduler; our watch may not have shown the pod yet."""
         unseen = pod.metadata.uid not in self._ledger.pods
@@ -104,11 +123,15 @@ class Lifecycle:
     def reread(self, pod: Pod, state: PodState, *, wake: bool = False) -> None:
         """Update what a pod requests; if that has changed, `wake` requeues a refused pod."""
         if self._observer.asks_anew(pod, state):
-            if wake and state.refusal is not None:
-                self._outbox.put(Requeue(state.ref))
-            self._holds.drop(state)
-            self._waking.forget(state)
+            self._let_go(state, wake=wake)
             self._observer.learn_anew(pod, state)
+
+    def _let_go(self, state: PodState, *, wake: bool) -> None:
+        """The pod's request has changed: drop what was held for the former one."""
+        if wake and state.refusal is not None:
+            self._outbox.put(Requeue(state.ref))
+        self._holds.drop(state)
+        self._waking.forget(state)
 
     def _join(self, pod: Pod, state: PodState | None, now: float) -> None:
         """Update the pod's gang and queue."""

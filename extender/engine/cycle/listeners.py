@@ -97,8 +97,16 @@ def _of_definitions(table: Listeners, components: Components, pods: Lifecycle) -
     table.on(events.ClassGone, lambda event, now: pods.class_changed(classes.drop(event.name), now))
     table.on(events.QueueSeen, lambda event, _: components.tenancy.put(event.queue))
     table.on(events.QueueGone, lambda event, _: components.tenancy.drop(event.source, event.name))
-    table.on(events.NamespaceSeen, lambda event, _: queues.namespace(event.namespace.name, event.namespace.labels))
-    table.on(events.NamespaceGone, lambda event, _: queues.namespace(event.name, None))
+    table.on(
+        events.NamespaceSeen,
+        lambda event, _: queues.namespace(event.namespace.name, event.namespace.labels),
+        lambda event, now: pods.set_default(event.namespace.name, event.namespace.isolation, now),
+    )
+    table.on(
+        events.NamespaceGone,
+        lambda event, _: queues.namespace(event.name, None),
+        lambda event, now: pods.set_default(event.name, None, now),
+    )
     table.on(events.BudgetSeen, lambda event, _: budgets.put(event.budget))
     table.on(events.BudgetGone, lambda event, _: budgets.drop(event.namespace, event.name))
     priorities, turns = components.priorities, components.gangs.planner.turns

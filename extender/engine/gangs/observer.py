@@ -81,6 +81,16 @@ class GangObserver:
         self._reporter.warn(known, now)
         self._controller.settle(known, now)
 
+    def asks_anew(self, pod: PodState, now: float) -> None:
+        """The request of a pending pod has changed, though its object has not."""
+        known = self._roster.of(pod.ref.uid)
+        member = known.gang.members[pod.ref.uid] if known is not None else None
+        if known is None or member is None or member.stage is Stage.ABSENT or member.uid in known.outsiders:
+            return
+        with self._quarantine.over(known.subject, "gang"):
+            self._reconsider(known, member, pod)
+        self._controller.settle(known, now)
+
     def awaits(self, pod: PodState) -> bool:
         """Whether the pod may wait for its gang behind our scheduling gate: it is a valid member."""
         return self._roster.of(pod.ref.uid) is not None and _is_valid(pod)
@@ -161,9 +171,10 @@ class GangObserver:
 
     def _pending(self, known: GangInfo, member: Member, pod: Pod, state: PodState, now: float) -> None:
         gang = known.gang
-        if self._assignments.learn(member.uid, state.info.constraints):
-            known.planned = None
-        if member.stage is Stage.ABSENT:
+        if member.stage is not Stage.ABSENT:
+            self._reconsider(known, member, state)
+        else:
+            self._learn(known, member, state)
             refused = any(c.type == "PodScheduled" and c.status == "False" for c in pod.status.conditions)
             member.refused = refused or bool(pod.spec.scheduling_gates)
             gang.put(member, Stage.IDLE)
@@ -171,8 +182,16 @@ class GangObserver:
                 self._models.restrict(gang, member.uid)
                 self._replacements.refill(known, now, member)
                 self._members.wake(gang, member)
-        elif not self._assignments.sound(member.uid):
-            self._members.misplaced(gang, member)
+
+    def _reconsider(self, known: GangInfo, member: Member, pod: PodState) -> None:
+        """A pending member may ask for something else, or have another place."""
+        self._learn(known, member, pod)
+        if not self._assignments.sound(member.uid):
+            self._members.misplaced(known.gang, member)
+
+    def _learn(self, known: GangInfo, member: Member, pod: PodState) -> None:
+        if self._assignments.learn(member.uid, pod.info.constraints):
+            known.planned = None
 
     # -- a pod is gone
 

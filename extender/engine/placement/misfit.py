@@ -15,6 +15,7 @@ from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook
 from protos.contract.inventory import HEALTHY, Gpu
+from protos.contract.isolation import PROMISED
 from protos.contract.links import EXACT
 from protos.contract.printable import brief
 from protos.contract.selection import Selection, capability, matches
@@ -93,6 +94,8 @@ def _of_gpus(ask: PodAsk, books: NodeBooks) -> Misfit:
     selected = _selected(ask.selection, books)
     if isinstance(selected, str):
         return Misfit(selected, never=True)
+    if lack := _unisolated(ask, books):
+        return Misfit(lack, never=True)
     if lack := _too_small(ask, books, selected) or _unjoined(ask, books, selected):
         return Misfit(lack, never=True)
     if books.inventory.state != "ready":
@@ -126,6 +129,15 @@ def _selected(selection: Selection, books: NodeBooks) -> list[GpuBook] | str:
         if not found:
             return otherwise
     return found
+
+
+def _unisolated(ask: PodAsk, books: NodeBooks) -> str:
+    """What the node does not enforce for parts of GPUs though the pod demands it, "" if nothing."""
+    for container in ask.containers:
+        demands = [books.amounts(container, book.gpu) for book in books.gpus.values()]
+        if not books.isolates(container) and any(demand is not None and not demand.whole for demand in demands):
+            return (books.inventory.isolation or PROMISED).lack
+    return ""
 
 
 def _too_small(ask: PodAsk, books: NodeBooks, gpus: Sequence[GpuBook]) -> str:

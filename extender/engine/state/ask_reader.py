@@ -17,6 +17,7 @@ from protos.contract import ask as asks
 from protos.contract import mistakes, visibility
 from protos.contract.ask import AskError, PodAsk
 from protos.contract.bounds import RESOURCES_PER_POD
+from protos.contract.isolation import Demanded
 from protos.contract.objects import Container, ObjectMeta, Pod, PodSpec, SchedulingGroup
 from protos.contract.reason import Reason
 from protos.contract.remembered import Remembered
@@ -93,7 +94,7 @@ def _lean(containers: Iterable[Container]) -> tuple[Container, ...]:
             name=each.name,
             resources=each.resources,
             restart_policy=each.restart_policy,
-            env=tuple([variable for variable in each.env if variable.name in visibility.VARIABLES]),
+            env=tuple([variable for variable in each.env if visibility.reads(variable.name)]),
             env_from=each.env_from,
             volume_mounts=each.volume_mounts,
         )
@@ -101,11 +102,11 @@ def _lean(containers: Iterable[Container]) -> tuple[Container, ...]:
     )
 
 
-_Key = tuple[bytes, OfClass]
+_Key = tuple[bytes, OfClass, Demanded]
 
 
 def _weight(key: _Key) -> int:
-    template, of_class = key
+    template, of_class, _ = key
     return len(template) + (of_class.length if isinstance(of_class, Selection) else len(str(of_class or "")))
 
 
@@ -117,24 +118,29 @@ class AskReader:
         self._warns = settings.unknown_keys == "warn"
         self._known: Remembered[_Key, Reading] = Remembered(TEMPLATES, TEMPLATE_BYTES, _weight)
 
-    def read(self, pod: Pod, of_class: OfClass) -> Reading:
-        """What the pod asks. What is given from outside, but for the settings, must be in the key."""
-        template = Template.of(pod)
-        key = msgspec.json.encode(template), of_class
-        return self._known.get(key) or self._known.put(key, self.fresh(template.pod(), of_class))
+    def read(self, pod: Pod, of_class: OfClass, isolation: Demanded = "any") -> Reading:
+        """What the pod asks. What is given from outside, but for the settings, must be in the key.
 
-    def fresh(self, pod: Pod, of_class: OfClass) -> Reading:
+        `isolation` is what a pod demands that says nothing of it.
+        """
+        template = Template.of(pod)
+        key = msgspec.json.encode(template), of_class, isolation
+        return self._known.get(key) or self._known.put(key, self.fresh(template.pod(), of_class, isolation))
+
+    def fresh(self, pod: Pod, of_class: OfClass, isolation: Demanded = "any") -> Reading:
         """The same, read from the pod itself."""
-        asked, mistake = self._asked(pod, of_class), self._mistake(pod)
+        asked, mistake = self._asked(pod, of_class, isolation), self._mistake(pod)
         passes = isinstance(asked, Reason) or self._warns
         return Reading(asked if passes else mistake or asked, mistake)
 
-    def _asked(self, pod: Pod, of_class: OfClass) -> PodAsk | Reason | None:
+    def _asked(self, pod: Pod, of_class: OfClass, isolation: Demanded) -> PodAsk | Reason | None:
         """The pod's GPU request by the keys that we read, or why it is invalid."""
         try:
-            asked: PodAsk | Reason | None = asks.parse(pod, self._resources)
+            asked: PodAsk | Reason | None = asks.parse(pod, self._resources, isolation=isolation)
             if asked is not None and of_class is not None:
-                asked = of_class if isinstance(of_class, Reason) else asks.parse(pod, self._resources, of_class)
+                asked = (
+                    of_class if isinstance(of_class, Reason) else asks.parse(pod, self._resources, of_class, isolation)
+                )
         except AskError as error:
             return error.reason
         if isinstance(asked, PodAsk) and (many := len(named(pod))) > RESOURCES_PER_POD.most:

@@ -19,7 +19,7 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.types import refusals
 from extender.engine.types.amounts import in_words
 from protos.contract import choose
-from protos.contract.ask import ContainerAsk, PodAsk
+from protos.contract.ask import ContainerAsk, PodAsk, demanding
 from protos.contract.names import GPU_COUNT, Resources
 from protos.contract.quantity import amount_of_memory
 from protos.contract.reason import Reason
@@ -86,6 +86,10 @@ class CannotFit:
             return None
         able = [kind for kind in kinds if kind.fits(ask)]
         if not able:
+            demanded, ask = ask.containers[0].isolation, demanding(ask, "any")
+            if demanded != "any" and (alike := [kind for kind in kinds if kind.fits(ask)]):
+                best = max(alike, key=lambda kind: (bool(kind.isolation.memory), kind.isolation.compute))
+                return refusals.no_isolation(demanded, f"{next(iter(best.nodes))} has {best.isolation}")
             several = len(ask.containers) > 1 or (ask.only_whole and ask.containers[0].gpus > 1)
             return refusals.cannot_fit(choose.wanted(ask) + " on one node" * several, self._nearest(ask))
         for resource, amount in zip(IN_TREE, needed, strict=True):

@@ -16,6 +16,7 @@ from extender.engine.state.node_state import NodeState
 from protos.contract.ask import ContainerAsk, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.inventory import HEALTHY, Inventory
+from protos.contract.isolation import PROMISED, Isolation
 from protos.contract.selection import Selection
 from protos.contract.signature import Kind
 
@@ -57,6 +58,11 @@ class NodeKind:
     def having(self, resource: str) -> str:
         """A node with the largest amount."""
         return next(name for name, amounts in self.nodes.items() if amounts.get(resource, 0) == self.most[resource])
+
+    @property
+    def isolation(self) -> Isolation:
+        """How they isolate parts of GPUs."""
+        return (self.books.inventory.isolation if self.books is not None else None) or PROMISED
 
     def able(self, ask: ContainerAsk, selection: Selection) -> int:
         """How many GPUs of one such empty node could each be one of the container's."""

@@ -7,6 +7,7 @@ import sys
 from extender.engine.state.ask_reader import AskReader, Reading, named
 from extender.engine.state.classes import Classes
 from extender.engine.state.context import EngineContext
+from extender.engine.state.isolation_defaults import IsolationDefaults
 from extender.engine.state.pod_state import Change, PodState
 from extender.engine.types import trust
 from extender.engine.types.amounts import interned
@@ -16,8 +17,10 @@ from extender.engine.types.shape import Shape, shape
 from protos.contract import ask as asks
 from protos.contract import bounds, mistakes, names
 from protos.contract.ask import PodAsk
+from protos.contract.isolation import stricter
 from protos.contract.objects import ENDED, Node, Pod
 from protos.contract.reason import Reason
+from protos.contract.selection import ANYTHING, Selection
 
 NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
 """Resources of every node."""
@@ -46,8 +49,9 @@ def ref_of(pod: Pod) -> PodRef:
 class Observer:
     """Keeps the ledger in step with the objects of the cluster."""
 
-    def __init__(self, context: EngineContext, classes: Classes) -> None:
+    def __init__(self, context: EngineContext, classes: Classes, isolation: IsolationDefaults) -> None:
         self._ledger, self._settings, self._classes = context.ledger, context.settings, classes
+        self._isolation = isolation
         self._counters, self._outbox, settings = context.counters, context.outbox, context.settings
         self._resources, self._reader = settings.resources, AskReader(settings)
         self._drains = {key: value for key, _, value in (sign.partition("=") for sign in settings.drain_taints)}
@@ -103,11 +107,11 @@ class Observer:
         """Whether the requests of an unbound pod have changed: it may be edited until it is bound."""
         if pod.spec.node_name or state.state not in ("waiting", "held"):
             return False
-        if state.version and state.version == pod.metadata.resource_version:
+        if state.version and state.version == self._version(pod):
             return False
         if self._read(pod).asked != state.asked or tuple(self._requests(pod)) != state.requests:
             return True
-        state.version = _version(pod)
+        state.version = self._version(pod)
         return False
 
     def learn_anew(self, pod: Pod, state: PodState) -> None:
@@ -115,7 +119,14 @@ class Observer:
         state.asked, state.mistake = self._read(pod)
         state.refusal = None
         self._resize(pod, state)
-        state.version = _version(pod)
+        state.version = self._version(pod)
+
+    def with_defaults(self, state: PodState) -> PodAsk | Reason | None:
+        """The request of an unbound pod with the present default of its namespace, if it says nothing of isolation."""
+        of_class = self._classes.selection(state.info.gpu_class) if state.info.gpu_class else ANYTHING
+        if state.info.demands or not isinstance(state.asked, PodAsk) or not isinstance(of_class, Selection):
+            return state.asked
+        return asks.demanding(state.asked, stricter(self._isolation.of(state.ref.namespace), of_class.isolation))
 
     def _resize(self, pod: Pod, state: PodState) -> None:
         """Set the pod's in-tree requests, which may be resized in place."""
@@ -128,13 +139,21 @@ class Observer:
         state.priority = pod.spec.priority or 0
         self._resize(pod, state)
         state.asked, state.mistake = self._read(pod)
-        state.version = _version(pod)
+        state.version = self._version(pod)
         return state
 
+    def _version(self, pod: Pod) -> str:
+        """What determines the pod's requests: its resourceVersion and a default; "" if also a GpuClass."""
+        version, default = pod.metadata.resource_version, self._isolation.of(pod.metadata.namespace)
+        if names.GPU_CLASS in pod.metadata.annotations or not version:
+            return ""
+        return version if default == "any" else f"{version} {default}"
+
     def _read(self, pod: Pod) -> Reading:
-        """What the pod asks, under the GpuClass that it names."""
+        """What the pod asks, under the GpuClass that it names and the default of its namespace."""
         name = pod.metadata.annotations.get(names.GPU_CLASS)
-        return self._reader.read(pod, None if name is None else self._classes.selection(name))
+        of_class = None if name is None else self._classes.selection(name)
+        return self._reader.read(pod, of_class, self._isolation.of(pod.metadata.namespace))
 
     def _requests(self, pod: Pod) -> list[tuple[str, int]]:
         """The pod's in-tree requests. Of too many resources, native ones and ours count before others."""
@@ -219,8 +238,3 @@ class Observer:
     def _problem(self, state: PodState, kind: str) -> None:
         self._counters["errors", kind] += 1
         self._outbox.put(Report(state.ref, PROBLEMS[kind]))
-
-
-def _version(pod: Pod) -> str:
-    """The resourceVersion that determines the pod's requests; "" if they also depend on a GpuClass."""
-    return "" if names.GPU_CLASS in pod.metadata.annotations else pod.metadata.resource_version

@@ -89,6 +89,8 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The queue that the pod itself names, "" if none."""
     gpu_class: str = ""
     """The GpuClass that it names, "" if none."""
+    demands: bool = False
+    """It says itself how parts of GPUs must be isolated."""
     owner: Owner | None = None
     """Its controller, by the name at the first sight."""
     expected_s: float = math.inf
@@ -147,6 +149,7 @@ def read(pod: Pod, before: PodInfo, schedulers: Collection[str], clock: Clock, n
         constraints=before.constraints if on_node and before is not UNREAD else constraints(pod),
         queue=sys.intern(dialects.queue(pod)),
         gpu_class=sys.intern(annotations.get(names.GPU_CLASS, "")),
+        demands=names.ISOLATION in annotations,
         owner=before.owner if before is not UNREAD else owner_of(pod),
         expected_s=before.expected_s if before is not UNREAD else expected_runtime(pod)[0],
     )

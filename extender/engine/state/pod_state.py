@@ -78,7 +78,7 @@ class PodState(msgspec.Struct, eq=False):
     """The model of GPUs that equal members of its gang have, "" if it may have any."""
     requests: Requests = ()
     version: str = ""
-    """The resourceVersion from which `asked` and `requests` were read; "" if they may have changed since."""
+    """From which `asked` and `requests` were read (`Observer`); "" if they may have changed since."""
     priority: int = 0
     allocation: Allocation | None = None
     text: str | None = None

@@ -121,6 +121,11 @@ class Reservations:
             if each != uid:
                 self._reread(each, now)
 
+    def asks_anew(self, uid: str, now: float) -> None:
+        """The pod's request has changed."""
+        if uid in self._of:
+            self._reread(uid, now)
+
     def _reread(self, uid: str, now: float) -> None:
         """Bring the pod's reservation in line with the annotations."""
         state, known = self._ledger.pods.get(uid), self._of.get(uid)

@@ -13,6 +13,7 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.types.shape import Shape, shape
 from protos.contract.allocation import Share
 from protos.contract.ask import Demand, PodAsk
+from protos.contract.books import isolated
 
 Likeness = tuple[PodAsk | None, Amounts, Constraints, int]
 
@@ -89,6 +90,7 @@ def stands(assignment: Assignment, uid: str, ask: PodAsk | None, node: NodeState
         return not assignment.charges and not node.problem and ask.only_whole
     entry, gpus = node.books.entries.get(uid), [node.books.gpus.get(uuid) for uuid in assignment.charges]
     fits = all(gpu is not None and gpu.offered and not gpu.overused for gpu in gpus)
+    fits = fits and isolated(node.books, ask, assignment.charges)
     return entry is not None and entry.ask == ask and fits and not node.problem
 
 

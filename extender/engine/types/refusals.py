@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gangfilter.group import GroupKey
-from protos.contract import choose
+from protos.contract import choose, names
 from protos.contract.ask import PodAsk
+from protos.contract.isolation import Demanded
 from protos.contract.reason import Reason
 
 NO_ROOM = "NoRoom"
@@ -15,7 +16,8 @@ CANNOT_FIT = "CannotFit"
 IN_LINE = "InLine"
 FOR_ROOM = (NO_ROOM, IN_LINE)
 """Codes of pods that wait for GPUs and are requeued when GPUs are free."""
-NEVER = (NO_MATCH, CANNOT_FIT)
+NO_ISOLATION = "NoIsolation"
+NEVER = (NO_MATCH, CANNOT_FIT, NO_ISOLATION)
 """Codes of pods that no node could take even if it were empty: they are requeued when another node comes."""
 QUEUE = "Queue"
 """Prefix of the codes of pods that wait for their queue, not for nodes."""
@@ -167,6 +169,15 @@ def not_joined(gpus: int, joined: str, conditions: str, most: int) -> Reason:
 def cannot_fit(what: str, numbers: str) -> Reason:
     """No node could take these requests, even if it were empty."""
     return Reason(CANNOT_FIT, f"no node in the cluster could fit {what}, even if it were empty", numbers)
+
+
+def no_isolation(demanded: Demanded, nearest: str) -> Reason:
+    """No node that could take these requests isolates parts of GPUs as demanded."""
+    enforces = "enforces the memory of containers"
+    if demanded == "compute":
+        enforces = "enforces the memory and caps the compute of containers"
+    sentence = f"no node that could fit the pod {enforces}, which {names.ISOLATION}: {demanded} demands"
+    return Reason(NO_ISOLATION, sentence, nearest)
 
 
 def no_room(ask: PodAsk) -> Reason:

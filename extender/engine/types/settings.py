@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from gangfilter.gang import Patience
 from protos.contract import priority
 from protos.contract.flag import Flag, listed, option
+from protos.contract.isolation import Demanded
 from protos.contract.shared_settings import SettingsError, SharedSettings
 
 LOCALITY_LABELS = ("topology.kubernetes.io/zone",)
@@ -80,6 +81,13 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             "refuse: they stay pending; warn: they get an Event only."
         ),
     ] = "refuse"
+    isolation: Annotated[
+        Demanded,
+        Flag(
+            "What pods demand for parts of GPUs if neither they nor their namespace say (gangshare.io/isolation). "
+            "memory: enforced memory; compute: capped compute, too; any: nothing."
+        ),
+    ] = "any"
     gang_bind_timeout_s: Annotated[
         float,
         Flag("Seconds from a gang's first Binding until all members must be bound. After that the gang is undone."),

@@ -104,6 +104,8 @@ def _statuses(view: View, node: answers.NodePage) -> Iterator[wire.GpuStatus]:
             "slices": node.slices_per_gpu,
             "verdict": verdicts.of_gpu(gpu, node.verdict, node.name),
             "other_pods": others,
+            "isolation": node.isolation,
+            "isolation_why": node.isolation_why,
         }
         yield wire.GpuStatus(**{**asdict(gpu), **about, "pods": seen})
 

@@ -188,6 +188,7 @@ RESOURCES = (
             Column("Free", _free, "The number of its healthy GPUs that are wholly free.", "integer"),
             Column("Models", _models, "The models of its GPUs."),
             Column("Problem", lambda node: node.problem or "", "Why it takes no new pods.", priority=1),
+            Column("Isolation", lambda node: node.isolation, "How it isolates parts of GPUs.", priority=1),
         ),
     ),
     Resource(

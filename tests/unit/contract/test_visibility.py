@@ -96,6 +96,63 @@ def test_what_shows_no_gpu_may_stay(fields: dict[str, Any]) -> None:
         assert parse(pod, R) is not None
 
 
+LIMITED: dict[str, tuple[dict[str, Any], str]] = {
+    "a limit": ({"env": [{"name": "NVIDIA_GPU_MEMORY_LIMIT", "value": "1"}]}, "sets NVIDIA_GPU_MEMORY_LIMIT itself"),
+    "a request by valueFrom": (
+        {"env": [{"name": "A"}, {"name": "NVIDIA_GPU_MEMORY_REQUEST", "valueFrom": VALUE_FROM}]},
+        "sets NVIDIA_GPU_MEMORY_REQUEST itself",
+    ),
+    "envFrom with a prefix": (
+        {"envFrom": [{"prefix": "NVIDIA_GPU_MEMORY_", "secretRef": {"name": "mine"}}]},
+        "has envFrom with a prefix that variables of its limits begin with",
+    ),
+}
+OWN_MPS: dict[str, tuple[dict[str, Any], str]] = {
+    "a variable": (
+        {"env": [{"name": "CUDA_MPS_PIPE_DIRECTORY", "value": "/tmp/mps"}]},
+        "sets CUDA_MPS_PIPE_DIRECTORY itself",
+    ),
+    "a short prefix": (
+        {"envFrom": [{"prefix": "CUDA_", "configMapRef": {"name": "mine"}}]},
+        "has envFrom with a prefix that variables of its limits begin with",
+    ),
+    "a long prefix": (
+        {"envFrom": [{"prefix": "CUDA_MPS_ACTIVE_", "configMapRef": {"name": "mine"}}]},
+        "has envFrom with a prefix that variables of its limits begin with",
+    ),
+}
+
+
+@pytest.mark.parametrize("container", pods({}))
+@pytest.mark.parametrize("way", [*LIMITED, *OWN_MPS])
+def test_no_container_of_a_pod_with_parts_sets_its_limits(container: str, way: str) -> None:
+    fields, sentence = (LIMITED | OWN_MPS)[way]
+    with pytest.raises(AskError) as refused:
+        parse(pods(fields)[container], R)
+    assert refused.value.reason.code == "AskOwnLimits"
+    assert f"container {'main' if container == 'the one that asks' else 'other'} {sentence}" in str(refused.value)
+
+
+@pytest.mark.parametrize("way", [*LIMITED, *OWN_MPS])
+def test_a_pod_with_whole_gpus_may_run_its_own_mps_and_not_limit_itself_which_a_replica_would_be(way: str) -> None:
+    fields, _ = (LIMITED | OWN_MPS)[way]
+    whole = a_pod(containers=[a_container("main", whole=1, **fields)])
+    if way in OWN_MPS:
+        assert parse(whole, R) is not None
+    else:
+        with pytest.raises(AskError):
+            parse(whole, R)
+    with pytest.raises(AskError):
+        parse(a_pod(containers=[a_container("main", limits={R.shared: "1"}, **fields)]), R)
+    assert parse(a_pod(containers=[a_container("main", **fields)]), R) is None
+
+
+@pytest.mark.parametrize("prefix", ["", "CUDA_VISIBLE", "NVIDIA_GPU_MEMORY_LIMIT", "MPS_", "cuda_"])
+def test_a_prefix_that_makes_no_limit_may_stay(prefix: str) -> None:
+    for pod in pods({"envFrom": [{"prefix": prefix, "configMapRef": {"name": "mine"}}]}).values():
+        assert parse(pod, R) is not None
+
+
 def test_a_pod_that_asks_no_gpu_is_not_ours_to_judge() -> None:
     fields, _ = FORGERIES["env"]
     assert parse(a_pod(containers=[a_container("cpu", **fields)]), R) is None

@@ -149,7 +149,7 @@ def test_a_pod_is_read_by_its_class_as_the_class_is_now() -> None:
 def kept(reader: AskReader) -> tuple[int, int]:
     """How many templates a reader keeps, and their bytes."""
     known = reader._known
-    return len(known), sum(len(template) for template, _ in (*known._young, *known._old))
+    return len(known), sum(len(template) for template, _, _ in (*known._young, *known._old))
 
 
 def test_no_more_templates_are_kept_than_may_be() -> None:

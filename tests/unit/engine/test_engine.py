@@ -16,6 +16,7 @@ from extender.engine.types.settings import Settings
 from extender.server import inspect
 from protos.contract import allocation, names
 from protos.contract.allocation import Share
+from protos.contract.isolation import Demanded
 from protos.contract.objects import Node, Pod
 from tests.builders import a_container, a_node, a_pod, a_ref, an_allocation
 from tests.unit.engine.story import Story, bound, changed, owned_by, put_back
@@ -404,9 +405,9 @@ def test_what_a_pod_asks_is_read_once_for_each_of_its_versions(monkeypatch: pyte
     story, pod, read = Story(a_node("a", 16)), a_pod(mem=20), list[str]()
     real = AskReader.read
 
-    def noted(reader: AskReader, pod: Pod, of_class: OfClass) -> Reading:
+    def noted(reader: AskReader, pod: Pod, of_class: OfClass, isolation: Demanded = "any") -> Reading:
         read.append(pod.metadata.resource_version)
-        return real(reader, pod, of_class)
+        return real(reader, pod, of_class, isolation)
 
     monkeypatch.setattr(AskReader, "read", noted)
     story.tell(PodSeen(pod))

@@ -49,6 +49,12 @@ def test_the_policy_and_the_filter_refuse_the_same(kustomize: Kustomize) -> None
     assert many.startswith("variables.now.size() <= 512 ||"), "what is not searched is refused"
 
 
+def test_no_config_map_limits_gpu_memory_by_a_name_that_the_filter_knows(kustomize: Kustomize) -> None:
+    spec = kustomize("base").of("ValidatingAdmissionPolicy")["gangshare-visibility-keys"]["spec"]
+    _, limits = (validation["expression"] for validation in spec["validations"])
+    assert f"{[names.MEMORY_REQUEST, names.MEMORY_LIMIT]}.all(key," in limits
+
+
 def with_component(kustomize: Kustomize, folder: Path, base: str, component: str) -> Objects:
     beside = os.path.relpath(MANIFESTS, folder)
     parts = {"resources": [f"{beside}/{base}"], "components": [f"{beside}/components/{component}"]}

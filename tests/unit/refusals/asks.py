@@ -137,6 +137,17 @@ DEVICES = [
         "the pod has annotations cdi.k8s.io/*: leave them out, we choose the devices",
         _said({"cdi.k8s.io/mine": "nvidia.com/gpu=all"}),
     ),
+    _wrong(
+        "AskOwnLimits",
+        "container <name> sets <variable> itself: leave it out, Gangshare sets it",
+        _asking(env=[{"name": names.MEMORY_LIMIT, "value": "99999"}]),
+    ),
+    _wrong(
+        "AskOwnLimits",
+        "container <name> has envFrom with a prefix that variables of its limits begin with: take another prefix, or "
+        "none",
+        _asking(envFrom=[{"prefix": "CUDA_", "configMapRef": {"name": "mine"}}]),
+    ),
 ]
 KEYS = [
     _wrong(

@@ -86,6 +86,14 @@ RULINGS = [
         "take another key",
         "test_visibility.py::test_nothing_that_env_from_may_take_has_the_variables_name",
     ),
+    Ruling(
+        "gangshare-visibility-keys",
+        "no ConfigMap and no Secret may have the key NVIDIA_GPU_MEMORY_REQUEST or NVIDIA_GPU_MEMORY_LIMIT, which "
+        "containers could take by envFrom: how much GPU memory a container gets is decided by its resource limits "
+        "alone",
+        "take another key",
+        "test_visibility.py::test_nothing_that_env_from_may_take_limits_gpu_memory",
+    ),
     _right(
         "gangshare-allocation",
         "the annotation gangshare.io/allocation may not be <set, changed or removed> by <user>: it says which GPUs a "

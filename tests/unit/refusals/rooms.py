@@ -92,6 +92,17 @@ ROOMS = [
         "no node in the cluster could fit <amount>, even if it were empty",
         partial(on_one_node, a_pod(whole=64)),
     ),
+    *(
+        Case(
+            "NoIsolation",
+            f"no node that could fit the pod {enforces}, which gangshare.io/isolation: {demanded} demands",
+            partial(on_one_node, a_pod(mem=4, annotations={names.ISOLATION: demanded})),
+        )
+        for demanded, enforces in (
+            ("memory", "enforces the memory of containers"),
+            ("compute", "enforces the memory and caps the compute of containers"),
+        )
+    ),
     Case(
         "NoMatch",
         "no GPU in the cluster matches <conditions>",
