@@ -10,17 +10,13 @@ import math
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any
 
 from extender.engine.placement.ranking import NOWHERE, Ranking, number, rank_and_score, renumbered, sorted_fits
 from extender.engine.placement.roll import Roll
 from extender.engine.placement.score import Scorer
 from extender.engine.placement.shape_scorer import ShapeScorer
 
-if TYPE_CHECKING:
-    from _typeshed import SupportsGetItem
-
-K = TypeVar("K", str, int)
 LISTED, STALE = 1, 2
 """A place that `refresh` will look at; STALE if nobody has looked at it since its node changed."""
 UNSORTED = 64
@@ -232,6 +228,6 @@ class ShapeIndex:
         return None
 
 
-def _each(table: SupportsGetItem[K, int], keys: Collection[K]) -> Sequence[int]:
-    """What the table has at each of these keys; KeyError if it lacks one. It is read in one call."""
+def _each(table: Any, keys: Collection[str] | Collection[int]) -> Sequence[int]:
+    """The numbers that the table has at each of these keys; KeyError if it lacks one. It is read in one call."""
     return itemgetter(*keys)(table) if len(keys) > 1 else [table[key] for key in keys]

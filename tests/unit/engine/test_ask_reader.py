@@ -11,6 +11,7 @@ from extender.engine.state.ask_reader import TEMPLATE_BYTES, TEMPLATES, AskReade
 from extender.engine.types.settings import Settings
 from protos.contract import names
 from protos.contract.ask import PodAsk
+from protos.contract.isolation import DEMANDED, Demanded
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 from protos.contract.selection import Selection
@@ -43,9 +44,9 @@ def read_anew(monkeypatch: pytest.MonkeyPatch, *pods: Pod) -> int:
     """How many of these pods a reader does not know from another."""
     count, fresh = [0], AskReader.fresh
 
-    def counted(reader: AskReader, pod: Pod, of_class: OfClass) -> Reading:
+    def counted(reader: AskReader, pod: Pod, of_class: OfClass, isolation: Demanded) -> Reading:
         count[0] += 1
-        return fresh(reader, pod, of_class)
+        return fresh(reader, pod, of_class, isolation)
 
     monkeypatch.setattr(AskReader, "fresh", counted)
     reader = AskReader(Settings())
@@ -76,6 +77,12 @@ def test_members_of_many_gangs_are_read_once(monkeypatch: pytest.MonkeyPatch) ->
         for rank in range(4)
     ]
     assert read_anew(monkeypatch, *members) == 1
+
+
+def test_the_default_of_a_namespace_tells_templates_apart() -> None:
+    readings = [READS_ALL.read(the_pod(), None, demanded) for demanded in (*DEMANDED, *DEMANDED)]
+    asked = [reading.asked for reading in readings]
+    assert [each.containers[0].isolation for each in asked if isinstance(each, PodAsk)] == [*DEMANDED, *DEMANDED]
 
 
 def test_equal_asks_of_a_template_are_one_object() -> None:
