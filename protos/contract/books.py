@@ -83,13 +83,9 @@ class NodeBooks:
     def copy(self) -> NodeBooks:
         """An independent copy for trials."""
         twin = NodeBooks.__new__(NodeBooks)
-        twin.inventory, twin.kind, twin._signature, twin._marks = (
-            self.inventory,
-            self.kind,
-            self._signature,
-            self._marks,
-        )
-        twin.topology, twin.uuids, twin.several_models = self.topology, self.uuids, self.several_models
+        twin.inventory, twin.kind, twin._signature = self.inventory, self.kind, self._signature
+        twin.topology, twin.uuids, twin._marks = self.topology, self.uuids, self._marks
+        twin.several_models = self.several_models
         twin.gpus = {uuid: book.copy() for uuid, book in self.gpus.items()}
         twin._unknown = {uid: Entry(entry.ask, entry.charges, placed=False) for uid, entry in self._unknown.items()}
         twin.entries = {**self.entries, **twin._unknown}
@@ -220,8 +216,7 @@ class NodeBooks:
         entry = self.entries.get(uid)
         if entry is None or entry.charges is not charges or self.inventory.state != "ready":
             return False
-        books = map(self.gpus.get, charges)
-        offered = all([book is not None and book.offered and not book.overused for book in books])
+        offered = all(b is not None and b.offered and not b.overused for b in map(self.gpus.get, charges))
         return offered and isolated(self, entry.ask, charges)
 
     def restore(self, uid: str, entry: Entry) -> None:
