@@ -34,6 +34,7 @@ from protos.contract import (
     names,
     namespace,
     objects,
+    ownership,
     priority,
     queue_sources,
     reservation,
@@ -77,7 +78,7 @@ def _pod(data: bytes) -> None:
     dialects.queue(pod)
     dialects.speaks(pod)
     ask.held(pod, names.Resources())
-    trust.field_owners(pod.metadata.managed_fields, names.ALLOCATION)
+    ownership.owners(ownership.read(pod.metadata.managed_fields), names.ALLOCATION)
     try:
         asked = ask.parse(pod, names.GPUSHARE_RESOURCES)
     except AskError as error:
