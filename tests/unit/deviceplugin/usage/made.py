@@ -68,9 +68,7 @@ def silent(gpu: int) -> Placed:
     return Placed(Sample(f"GPU-{gpu}", trouble="NVML does not tell its processes (GPU is lost)"))
 
 
-def a_pod(
-    pod: Pod, *, managed: Sequence[dict[str, Any]] = (MAKER,), ids: dict[str, str] | None = None
-) -> MeasuredPod:
+def a_pod(pod: Pod, *, managed: Sequence[dict[str, Any]] = (MAKER,), ids: dict[str, str] | None = None) -> MeasuredPod:
     """A pod of the plugin's builders as the measuring process reads it; `ids` of its containers, by name."""
     metadata = msgspec.structs.replace(pod.metadata, managed_fields=msgspec.Raw(msgspec.json.encode(managed)))
     statuses = tuple(
