@@ -19,6 +19,7 @@ from extender.cli.errors import CommandError, with_demo
 from extender.cli.explain_commands import explain
 from extender.cli.options import plain_typer
 from extender.cli.queue_commands import move, queue
+from extender.cli.used_commands import idle
 from extender.cli.whatif_command import whatif
 from protos import usage as command_line
 
@@ -73,6 +74,7 @@ def usage(context: typer.Context) -> None:
 
 app.command("scheduler-config")(commands.scheduler_config)
 app.command()(commands.top)
+app.command()(idle)
 app.command()(commands.classes)
 app.command()(commands.queues)
 app.command()(whatif)
