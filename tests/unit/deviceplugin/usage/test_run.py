@@ -20,6 +20,7 @@ from deviceplugin.usage.processes import Process, Sample
 from deviceplugin.usage.run import Meter
 from deviceplugin.usage.settings import Settings
 from protos.contract import inventory
+from protos.contract.bounds import MEASURED
 from protos.contract.measured import Page
 from protos.contract.shared_settings import SettingsError
 from protos.kube.client import ApiClient
@@ -165,7 +166,7 @@ async def test_without_an_inventory_or_cgroup_v2_the_page_says_so(meter: Meter, 
 
 
 async def test_more_rows_than_its_bound_are_cut_and_told(meter: Meter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "MEASURED", msgspec.structs.replace(run.MEASURED, most=1))
+    monkeypatch.setattr(run, "MEASURED", msgspec.structs.replace(MEASURED, most=1))
     await meter.look()
     assert len(page(meter).uses) == 1
     assert page(meter).troubles[-1].startswith("containers of a node whose use of GPUs is shown: 2")
