@@ -6,6 +6,7 @@ A container only has a state and an environment. Annotations of its pod control 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Iterable, Mapping
 
 from extender.sim import podspec
@@ -31,6 +32,7 @@ class Container:
 
     def __init__(self, name: str, env: Mapping[str, str], ignores_term: float) -> None:
         self.name, self.env = name, dict(env)
+        self.id = secrets.token_hex(32)
         self.started = podspec.timestamp()
         self.exit_code: int | None = None
         self.ended = asyncio.Event()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,8 @@ def in_group(root: Path, found: Group, pid: int) -> Iterator[None]:
     try:
         (where / "cgroup.procs").write_text(str(pid))
         yield
-        (root / "cgroup.procs").write_text(str(pid))
+        with suppress(OSError):  # it may have ended
+            (root / "cgroup.procs").write_text(str(pid))
     finally:
         for each in made:
             try:
