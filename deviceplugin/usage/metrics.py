@@ -66,7 +66,9 @@ SM_SECONDS = _counter(
 )
 READABLE = _gauge("gangshare_usage_gpu_readable", ("node", "UUID", "gpu"), "1 if the driver told the GPU's processes.")
 AGE = _gauge("gangshare_usage_age_seconds", ("node",), "Seconds since the last measurement.")
-EVENTS = _counter("gangshare_usage_events", ("node",), "Events about containers that use more than they were promised.")
+EVENTS = _counter(
+    "gangshare_usage_events", ("node",), "Events about containers that use more than they were promised, or are idle."
+)
 
 TABLE = (
     USED, PROMISED, SM, IDLE, ENFORCED, PROMISED_SECONDS, MEMORY_SECONDS, SM_SECONDS, READABLE, AGE, EVENTS,

@@ -14,7 +14,7 @@ from deviceplugin.machine import SourceError
 from deviceplugin.usage import places
 from deviceplugin.usage.accounting import Accounting, Placed
 from deviceplugin.usage.metrics import Measured, Metrics
-from deviceplugin.usage.overuse import Overuse
+from deviceplugin.usage.notices import OVERUSE, Notices, idle_for
 from deviceplugin.usage.pods import NodePods
 from deviceplugin.usage.processes import Processes
 from deviceplugin.usage.settings import Settings
@@ -51,7 +51,8 @@ class Meter:
         self.pods = NodePods(client, settings.node_name, settings.resources)
         self._accounting = Accounting()
         recorder = Recorder(client, component=names.USAGE, instance=settings.node_name, clock=time.monotonic)
-        self._overuse = Overuse(recorder) if settings.overuse_events else None
+        of_idle = [idle_for(settings.idle_events_s)] if settings.idle_events_s else []
+        self._notices = Notices(recorder, [*([OVERUSE] if settings.overuse_events else []), *of_idle])
         self._uses: tuple[measured.Use, ...] = ()
         self._troubles: tuple[str, ...] = ("nothing was measured yet",)
         self._readable: tuple[tuple[str, int, bool], ...] = ()
@@ -90,8 +91,7 @@ class Meter:
             self._account(*await reading)
         except SourceError as error:
             self._account([], (str(error),))
-        if self._overuse is not None:
-            self._events += await self._overuse.tell(self._uses)
+        self._events += await self._notices.tell(self._uses)
 
     def _read(self) -> tuple[list[Placed], tuple[str, ...]]:
         """The processes and their containers; runs in a worker thread."""

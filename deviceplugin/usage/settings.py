@@ -1,5 +1,6 @@
 """The settings of the measuring process."""
 
+from math import inf
 from typing import Annotated
 
 from protos.contract import names
@@ -24,6 +25,10 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
     overuse_events: Annotated[
         bool, Flag("Post an Event on a pod of which a container uses more GPU memory than it was promised.")
     ] = False
+    idle_events_s: Annotated[
+        float,
+        Flag("Seconds after which a pod that does nothing on its GPUs gets an Event. 0: no Events."),
+    ] = 0.0
     log_format: Annotated[Format, Flag("Format of the log. auto: console on a terminal, or else json.")] = "auto"
     log_level: Annotated[Level, Flag("Lowest level that is logged.")] = "info"
 
@@ -33,5 +38,7 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             raise SettingsError("--node-name is empty: expected the name of this node, or the variable NODE_NAME")
         if not SHORTEST_S <= self.period_s <= LONGEST_S:
             raise SettingsError(f"--period is {self.period_s}: expected {SHORTEST_S:g} to {LONGEST_S:g}")
+        if not 0 <= self.idle_events_s < inf:
+            raise SettingsError(f"--idle-events is {self.idle_events_s}: expected 0 or more seconds")
         if not 0 <= self.port <= 65535:
             raise SettingsError(f"--port is {self.port}: expected a port, or 0 for a free one")

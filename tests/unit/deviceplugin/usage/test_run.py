@@ -157,6 +157,17 @@ async def test_a_driver_that_hangs_is_told_and_not_asked_twice(
     assert page(meter).uses[0].used == 5 * GIB
 
 
+@pytest.mark.parametrize(
+    ("settings", "reasons"),
+    [({}, []), ({"overuse_events": True}, ["GpuMemoryOveruse"]), ({"idle_events_s": 1800.0}, ["GpuIdle"])],
+)
+async def test_events_are_posted_if_they_are_asked_for(settings: dict[str, Any], reasons: list[str]) -> None:
+    made_meter = Meter(
+        Settings(node_name="n", **settings), Source(), ApiClient(Credentials("http://x")), Path(), Path()
+    )
+    assert [notice.reason for notice in made_meter._notices._told] == reasons
+
+
 async def test_without_an_inventory_or_cgroup_v2_the_page_says_so(meter: Meter, tmp_path: Path) -> None:
     (tmp_path / "cgroup" / "cgroup.controllers").unlink()
     meter.pods._read("{")
@@ -174,7 +185,12 @@ async def test_more_rows_than_its_bound_are_cut_and_told(meter: Meter, monkeypat
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [({"node_name": ""}, "--node-name"), ({"period_s": 0.5}, "--period is 0.5"), ({"port": 70000}, "--port is 70000")],
+    [
+        ({"node_name": ""}, "--node-name"),
+        ({"period_s": 0.5}, "--period is 0.5"),
+        ({"port": 70000}, "--port is 70000"),
+        ({"idle_events_s": -1}, "--idle-events is -1"),
+    ],
 )
 def test_a_wrong_setting_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
