@@ -33,6 +33,12 @@ class NodePods:
         named = {"fieldSelector": f"metadata.name={node_name}"}
         self._of_node = reflect.Reflector(client, paths.nodes(), objects.decode_node, selectors=named)
 
+    @property
+    def trouble(self) -> str:
+        """Why the pods or the node are not followed, "" if they are as far as is known."""
+        found = self._of_pods.trouble or self._of_node.trouble
+        return "" if found is None else f"what is promised may be old, since the API server does not answer: {found}"
+
     def holders(self) -> list[Holder]:
         """The pods that have not ended, and what they were promised."""
         found = []

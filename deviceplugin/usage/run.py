@@ -104,6 +104,7 @@ class Meter:
 
     def _account(self, placed: list[Placed], troubles: tuple[str, ...]) -> None:
         inventory, self._at = self.pods.inventory, time.monotonic()
+        troubles += (self.pods.trouble,) if self.pods.trouble else ()
         silent = [f"GPU {each.sample.uuid}: {each.sample.trouble}" for each in placed if each.sample.trouble]
         if inventory is None:
             self._show((), (*troubles, NO_INVENTORY, *silent), ())

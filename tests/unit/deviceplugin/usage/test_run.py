@@ -23,6 +23,7 @@ from protos.contract import inventory
 from protos.contract.bounds import MEASURED
 from protos.contract.measured import Page
 from protos.contract.shared_settings import SettingsError
+from protos.kube import errors
 from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
 from tests.unit.deviceplugin.builders import a_container, a_pod, placed
@@ -166,6 +167,13 @@ async def test_events_are_posted_if_they_are_asked_for(settings: dict[str, Any],
         Settings(node_name="n", **settings), Source(), ApiClient(Credentials("http://x")), Path(), Path()
     )
     assert [notice.reason for notice in made_meter._notices._told] == reasons
+
+
+async def test_while_the_api_server_is_away_the_last_promises_are_shown_and_told_to_be_old(meter: Meter) -> None:
+    meter.pods._of_pods.trouble = errors.Unavailable("WATCH /api/v1/pods", message="connection refused")
+    await meter.look()
+    assert "may be old" in page(meter).troubles[0]
+    assert page(meter).uses[0].promised == 4 * GIB
 
 
 async def test_without_an_inventory_or_cgroup_v2_the_page_says_so(meter: Meter, tmp_path: Path) -> None:
