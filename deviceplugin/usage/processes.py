@@ -6,6 +6,7 @@ docs.nvidia.com/deploy/nvml-api.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from deviceplugin.fake import FakeSource
@@ -19,6 +20,8 @@ LISTS = (
 )
 """The lists of processes; of each the newest form, and an older one for drivers without it (before 510)."""
 MIB = 2**20
+TRIES = 3
+"""Of a list that grows while it is read."""
 FULL = 100
 """Percent of a GPU. Of a process that has just ended, drivers have told nonsense beyond it."""
 
@@ -96,23 +99,32 @@ class NvmlProcesses:
         for name in names:
             try:
                 call: Callable[[Any], list[Any]] = getattr(self._nvml, name)
-                return call(handle)
+                return self._whole(lambda call=call: call(handle))  # type: ignore[misc]  # bound now
             except self._absent:
                 continue
         return None
 
+    def _whole(self, call: Callable[[], list[Any]]) -> list[Any]:
+        """The list; pynvml asks for its length first, and processes may come in between."""
+        for _ in range(TRIES):
+            with suppress(self._nvml.NVMLError_InsufficientSize):
+                return call()
+        return call()
+
     def _sm(self, uuid: str, handle: Any) -> dict[int, float] | None:
+        since = self._last.get(uuid, 0)
         try:
-            samples = self._nvml.nvmlDeviceGetProcessUtilization(handle, self._last.get(uuid, 0))
-        except self._nvml.NVMLError_NotFound:
-            return {}  # no process did anything since then
-        except self._absent:
+            samples = self._whole(lambda: self._nvml.nvmlDeviceGetProcessUtilization(handle, since))
+        except self._nvml.NVMLError as error:
+            nothing = (self._nvml.NVML_ERROR_NOT_FOUND, self._nvml.NVML_SUCCESS)  # pynvml raises for an empty list, too
+            return {} if error.value in nothing else None
+        except AttributeError:
             return None
         newest: dict[int, tuple[int, int]] = {}
         for each in samples:
-            if each.timeStamp > self._last.get(uuid, 0) and each.smUtil <= FULL:
+            if each.timeStamp > since and each.smUtil <= FULL:
                 newest[each.pid] = max(newest.get(each.pid, (0, 0)), (each.timeStamp, each.smUtil))
-        self._last[uuid] = max([self._last.get(uuid, 0), *(time for time, _ in newest.values())])
+        self._last[uuid] = max([since, *(time for time, _ in newest.values())])
         return {pid: percent / FULL for pid, (_, percent) in newest.items()}
 
 

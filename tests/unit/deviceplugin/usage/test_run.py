@@ -117,6 +117,10 @@ async def test_metrics_and_page_are_served_and_nothing_else(meter: Meter, monkey
     assert msgspec.json.decode(found["/usage"][1], type=Page).uses
     families = series(found["/metrics"][1])
     assert set(families) == {spec.name for spec in TABLE}
+    for spec in TABLE:
+        assert all(set(labels) == set(spec.labels) for labels, _ in families[spec.name])
+    kinds = {family.name: family.type for family in text_string_to_metric_families(found["/metrics"][1])}
+    assert kinds == {spec.name: spec.kind for spec in TABLE}
     ((labels, value),) = families["gangshare_container_gpu_memory_promised_bytes"]
     assert value == 4 * GIB
     assert labels == {
