@@ -1,9 +1,11 @@
-"""The plugin's metrics over HTTP, for Prometheus: bounded, one request a connection, on the plugin's event loop."""
+"""Metrics over HTTP, for Prometheus, and pages beside them: bounded, one request a connection, on the event loop."""
 
 import asyncio
 import contextlib
 import os
 from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
@@ -16,11 +18,28 @@ EXCHANGE_S = 5.0
 """Seconds from the connection to the last byte of the answer."""
 
 
+class Page(NamedTuple):
+    """What is answered to a GET of a path."""
+
+    kind: str
+    """The Content-Type."""
+    make: Callable[[], bytes]
+
+
 class Exposition:
     """Serves the registry as an async context manager; raises SettingsError if it cannot listen on the port."""
 
-    def __init__(self, registry: CollectorRegistry, port: int) -> None:
-        self._registry, self._port = registry, port
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        port: int,
+        pages: Mapping[bytes, Page] | None = None,
+        option: str = "--metrics-port",
+    ) -> None:
+        """`pages` are served by path, beside the metrics; `option` is that of the port, for the error."""
+        metrics = Page(CONTENT_TYPE_LATEST, lambda: generate_latest(registry))
+        self._pages = {b"/metrics": metrics, b"/": metrics, **(pages or {})}
+        self._port, self._option = port, option
         self._peers: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
 
@@ -30,7 +49,7 @@ class Exposition:
             self._server = await asyncio.start_server(self._serve, "0.0.0.0", self._port, limit=HEAD_BYTES.most)
         except OSError as error:
             why = os.strerror(error.errno or 0)
-            raise SettingsError(f"--metrics-port is {self._port}: expected a free port ({why})") from error
+            raise SettingsError(f"{self._option} is {self._port}: expected a free port ({why})") from error
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
@@ -60,10 +79,11 @@ class Exposition:
         path = rest.partition(b" ")[0].partition(b"?")[0]
         if method != b"GET":
             status, kind, body = b"405 Method Not Allowed", "text/plain", b"expected GET\n"
-        elif path not in (b"/metrics", b"/"):
-            status, kind, body = b"404 Not Found", "text/plain", b"expected /metrics\n"
+        elif (page := self._pages.get(path)) is None:
+            expected = b" or ".join(known for known in self._pages if known != b"/")
+            status, kind, body = b"404 Not Found", "text/plain", b"expected %b\n" % expected
         else:
-            status, kind, body = b"200 OK", CONTENT_TYPE_LATEST, generate_latest(self._registry)
+            status, kind, body = b"200 OK", page.kind, page.make()
         writer.write(
             b"HTTP/1.1 %b\r\nContent-Type: %b\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
             % (status, kind.encode(), len(body))

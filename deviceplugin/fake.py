@@ -19,7 +19,7 @@ import structlog
 from deviceplugin.machine import Gpu, Machine, MemoryLimit, SourceError, Xid
 from protos import files
 from protos.contract import links
-from protos.contract.bounds import GPU_TEXT, GPUS_PER_NODE
+from protos.contract.bounds import FAKE_PROCESSES, GPU_TEXT, GPUS_PER_NODE, PID
 from protos.contract.inventory import HEALTHY, Fabric, Index, Link, LinkKind, Natural, Numa, Text, Uuid
 from protos.contract.reason import Reason
 from protos.files import FileError
@@ -45,6 +45,15 @@ class Defaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     numa: Numa = -1
 
 
+class FakeProcess(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A process on a fake GPU, for the measuring process. Without `memMiB` or `sm` the fake driver does not tell it."""
+
+    pid: Annotated[int, msgspec.Meta(ge=1, le=PID.most)]
+    mem_mib: Natural | None = msgspec.field(default=None, name="memMiB")
+    sm: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
+    """Percent of the GPU's SM time."""
+
+
 class FakeGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """One GPU of a profile; absent values come from the defaults or from its place in the list."""
 
@@ -60,6 +69,7 @@ class FakeGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
     health: Annotated[str, msgspec.Meta(pattern=r"^(ok|mig|gone|sick:.+)$", max_length=GPU_TEXT.most)] = HEALTHY
     xid: Natural = 0
     """An error that every reading reports while it is set."""
+    processes: Annotated[tuple[FakeProcess, ...], msgspec.Meta(max_length=FAKE_PROCESSES.most)] = ()
 
 
 class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,6 +105,11 @@ class FakeSource:
     def read(self) -> Machine:
         self._refresh()
         return machine(self._profile, self.node)
+
+    def gpus(self) -> list[tuple[str, FakeGpu]]:
+        """The GPUs of the profile as it is now, with their UUIDs."""
+        self._refresh()
+        return [(_uuid(gpu, place, self.node), gpu) for place, gpu in enumerate(self._profile.gpus)]
 
     def poll(self, timeout: float) -> list[Xid]:
         time.sleep(timeout)

@@ -62,6 +62,15 @@ class NvmlSource:
             raise SourceError(f"NVML does not answer ({error})") from error
         return Machine(gpus=gpus, links=links, fabric=fabric, driver=version, limits=limits)
 
+    def handles(self) -> dict[str, Any]:
+        """The handles of the GPUs that answer, by UUID; raises SourceError."""
+        self._start()
+        try:
+            return dict(self._handles().values())
+        except self.nvml.NVMLError as error:
+            self.close()
+            raise SourceError(f"NVML does not answer ({error})") from error
+
     def poll(self, timeout: float) -> list[Xid]:
         xids: dict[Xid, None] = {}
         for attempt in range(STORM):

@@ -1,7 +1,7 @@
 """`gangshare` (also `kubectl gangshare`, `python -m extender`): the commands of all processes.
 
-`extender`, `plugin` and `simulate` are imported only when they run. The image of the plugin lacks the extender, the
-image of the extender lacks NVML, and both lack the replays.
+`extender`, `plugin`, `usage` and `simulate` are imported only when they run. The image of the plugin lacks the
+extender, the image of the extender lacks NVML, and both lack the replays.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from extender.cli.errors import CommandError, with_demo
 from extender.cli.explain_commands import explain
 from extender.cli.options import plain_typer
 from extender.cli.queue_commands import move, queue
+from extender.cli.used_commands import idle
 from extender.cli.whatif_command import whatif
-from protos import usage
+from protos import usage as command_line
 
 app = plain_typer(
     add_completion=True,
@@ -63,8 +64,17 @@ def plugin(context: typer.Context) -> None:
     _run_process(run, context)
 
 
+@app.command(context_settings=PASSED_ON, add_help_option=False)
+def usage(context: typer.Context) -> None:
+    """Run the measurement of this node: what each container uses of its GPUs."""
+    from deviceplugin.usage.command import command as run
+
+    _run_process(run, context)
+
+
 app.command("scheduler-config")(commands.scheduler_config)
 app.command()(commands.top)
+app.command()(idle)
 app.command()(commands.classes)
 app.command()(commands.queues)
 app.command()(whatif)
@@ -80,14 +90,14 @@ def simulate(context: typer.Context) -> None:
     """Replay a recorded workload."""
     with with_demo("gangshare simulate needs the trace replays"):
         from extender.cli.simulate import simulate as replays
-    raise typer.Exit(usage.run(replays, context.command_path, context.args))
+    raise typer.Exit(command_line.run(replays, context.command_path, context.args))
 
 
 def main() -> None:
     """The console scripts. A failed command prints one sentence and exits with the error's status."""
     of_kubectl = Path(sys.argv[0]).name.startswith("kubectl-")
     try:
-        sys.exit(usage.run(app, "kubectl gangshare" if of_kubectl else "gangshare"))
+        sys.exit(command_line.run(app, "kubectl gangshare" if of_kubectl else "gangshare"))
     except CommandError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(error.status)
@@ -99,7 +109,7 @@ def _run_process(run: Callable[..., None], context: typer.Context) -> None:
     """Run the function of a process, which reads the remaining options itself."""
     process = plain_typer()
     process.command()(run)
-    raise typer.Exit(usage.run(process, context.command_path, context.args))
+    raise typer.Exit(command_line.run(process, context.command_path, context.args))
 
 
 if __name__ == "__main__":

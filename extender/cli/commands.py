@@ -103,7 +103,17 @@ def top(
         typer.Option(help="Order of the rows. free, used: most GPU memory first; pods: most pods first."),
     ] = "name",
     pods: Annotated[bool, typer.Option("--pods", help="Show GPUs, and the pods on each.")] = False,
+    used: Annotated[
+        bool,
+        typer.Option(
+            "--used",
+            help="Show what containers really use, beside what they were promised; with --by namespace or queue in "
+            "sums. Needs the component usage.",
+        ),
+    ] = False,
     watching: Watch = False,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
     output: Output = "table",
     server: Server = DEFAULT_SERVER,
 ) -> None:
@@ -114,6 +124,12 @@ def top(
 
     wanted = view.View(by=by, sort=sort, pods=pods, everything=output == "wide")
     filters = Filters(node=node, model=model, namespace=namespace, queue=queue)
+    if used:
+        from extender.cli import used_commands
+
+        made = used_commands.top(filters, (by, sort), (kubeconfig, context), server)
+        (watch if watching else show)(made, output)
+        return
     narrow = partial(selected, filters=filters) if any(filters) else None
     page = Page(server, "inspect", answers.Inspection, lambda books: view.render(books, wanted), narrow=narrow)
     (watch if watching else show)(page, output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 import typer
 
@@ -43,7 +43,34 @@ class Page(NamedTuple, Generic[Answer]):
         return body if self.narrow is None else msgspec.json.encode(self.narrow(inspection.decode(body, self.shape)))
 
 
-def show(page: Page[Answer], output: Output) -> None:
+class Readable(Protocol, Generic[Answer]):
+    """What can be shown: a page of the status port, or one that is made here."""
+
+    @property
+    def shape(self) -> type[Answer]: ...
+
+    @property
+    def render(self) -> Callable[[Answer], Iterable[RenderableType]]: ...
+
+    def read(self) -> bytes:
+        """The answer, in JSON."""
+        ...
+
+
+class Made(NamedTuple, Generic[Answer]):
+    """An answer that is made here of several."""
+
+    make: Callable[[], Answer]
+    shape: type[Answer]
+    render: Callable[[Answer], Iterable[RenderableType]]
+
+    def read(self) -> bytes:
+        import msgspec
+
+        return msgspec.json.encode(self.make())
+
+
+def show(page: Readable[Answer], output: Output) -> None:
     """Print the page."""
     from extender.cli import inspection
 
@@ -52,7 +79,7 @@ def show(page: Page[Answer], output: Output) -> None:
 
 
 def watch(
-    page: Page[Answer],
+    page: Readable[Answer],
     output: Output,
     news: Callable[[Answer], object] = lambda answer: answer,
     ended: Callable[[Answer], bool] = lambda _: False,

@@ -50,10 +50,10 @@ def selected(books: Inspection, filters: Filters) -> Inspection:
     queue_of = queues(books)
 
     def matches(namespace: str, uid: str) -> bool:
-        return _like(namespace, filters.namespace) and _like(queue_of.get(uid, ""), filters.queue)
+        return like(namespace, filters.namespace) and like(queue_of.get(uid, ""), filters.queue)
 
     of_pods, of_nodes = bool(filters.namespace or filters.queue), bool(filters.node or filters.model)
-    nodes = [_narrowed(node, filters.model, matches, of_pods) for node in books.nodes if _like(node.name, filters.node)]
+    nodes = [_narrowed(node, filters.model, matches, of_pods) for node in books.nodes if like(node.name, filters.node)]
     kept = tuple(node for node in nodes if node.gpus or node.unplaced or not (of_pods or filters.model))
     there = {node.name for node in kept}
     waiting = () if of_nodes else tuple(pod for pod in books.waiting if matches(pod.namespace, pod.uid))
@@ -69,7 +69,7 @@ def selected(books: Inspection, filters: Filters) -> Inspection:
 
 def _narrowed(node: Node, model: str, matches: Callable[[str, str], bool], of_pods: bool) -> Node:
     """The node with the GPUs of the model; with `of_pods`, those on which pods match, and these pods."""
-    gpus = (gpu for gpu in node.gpus if _like(gpu.model, model))
+    gpus = (gpu for gpu in node.gpus if like(gpu.model, model))
     if not of_pods:
         return msgspec.structs.replace(node, gpus=tuple(gpus))
     narrowed = (
@@ -80,7 +80,8 @@ def _narrowed(node: Node, model: str, matches: Callable[[str, str], bool], of_po
     return msgspec.structs.replace(node, gpus=tuple(gpu for gpu in narrowed if gpu.pods), unplaced=unplaced)
 
 
-def _like(text: str, glob: str) -> bool:
+def like(text: str, glob: str) -> bool:
+    """Whether the glob matches, whatever the case."""
     return not glob or fnmatchcase(text.lower(), glob.lower())
 
 

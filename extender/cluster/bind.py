@@ -15,9 +15,8 @@ import msgspec
 import structlog
 
 from extender.cluster.leadership import Permission
-from extender.engine.types import trust
 from extender.engine.types.effects import PostBinding
-from protos.contract import names
+from protos.contract import names, ownership
 from protos.contract.objects import Pod
 from protos.kube import binding, errors, paths
 from protos.kube.client import ApiClient
@@ -117,6 +116,6 @@ def judge(place: PostBinding, pod: Pod) -> Outcome | None:
         return Outcome("lost", f"the pod is already assigned to node {node}")
     wanted = place.annotations.get(names.ALLOCATION)
     shown = pod.metadata.annotations.get(names.ALLOCATION)
-    if wanted is not None and shown != wanted and not (shown and trust.written_by_us(pod)):
+    if wanted is not None and shown != wanted and not (shown and ownership.allocation_by_us(pod)):
         return Outcome("lost", f"the pod is already assigned to node {node}, with another allocation")
     return BOUND

@@ -75,6 +75,16 @@ REPLICA_NAMES = Bound("resources that are served as replicas", 16)
 CDI_SPEC_BYTES = Bound("a CDI specification", 4 << 20, "bytes")
 """NVIDIA's of eight GPUs is some 40 KiB."""
 
+# -- the use of GPUs by containers
+
+PID = Bound("number of a process", 2**22)
+"""The kernel's PID_MAX_LIMIT."""
+FAKE_PROCESSES = Bound("processes of a fake GPU", 4096)
+MEASURED = Bound("containers of a node whose use of GPUs is shown", 4096)
+"""One row for each container and GPU. A node runs some hundred pods."""
+OWNERS = Bound("owners whose time on the GPUs of a node is counted", 4096)
+"""One for each namespace, queue and controller."""
+
 # -- pods: requests and annotations
 
 KEYS = Bound("annotations or labels of a pod whose domains are compared with ours", 512)

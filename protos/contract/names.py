@@ -68,6 +68,8 @@ PLUGIN = "gangshare-plugin"
 EXTENDER = "gangshare-extender"
 DEFRAG = "gangshare-defrag"
 COMMANDS = "gangshare-commands"
+USAGE = "gangshare-usage"
+"""Also the label `app.kubernetes.io/name` of the pods that measure."""
 SCHEDULER = "gangshare-scheduler"
 PROFILE = "gangshare"
 
@@ -141,5 +143,7 @@ GPUSHARE_RESOURCES = Resources(mem=ALIYUN_MEM)
 
 METRICS_LABEL = f"{DOMAIN}/metrics"
 """The label of namespaces whose pods may read our metrics."""
+USAGE_PORT = 12351
+"""Of the measuring process."""
 TOKEN_VARIABLE = "GANGSHARE_TOKEN"
 """The bearer token of the user commands."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from deviceplugin import checkpoint, fake, slices
+from deviceplugin.usage import holders
 from extender.cluster import kinds
 from extender.engine.cycle.engine import Engine
 from extender.engine.types import trust
@@ -34,12 +35,14 @@ from protos.contract import (
     names,
     namespace,
     objects,
+    ownership,
     priority,
     queue_sources,
     reservation,
     training,
 )
 from protos.contract.ask import AskError
+from protos.contract.books import NodeBooks
 from protos.contract.codec import BAD_JSON, ContractError
 from protos.files import FileError
 from protos.kube import credentials, errors, reflect
@@ -77,7 +80,7 @@ def _pod(data: bytes) -> None:
     dialects.queue(pod)
     dialects.speaks(pod)
     ask.held(pod, names.Resources())
-    trust.field_owners(pod.metadata.managed_fields, names.ALLOCATION)
+    ownership.owners(ownership.read(pod.metadata.managed_fields), names.ALLOCATION)
     try:
         asked = ask.parse(pod, names.GPUSHARE_RESOURCES)
     except AskError as error:
@@ -89,8 +92,15 @@ def _pod(data: bytes) -> None:
 
 
 _inventory = inventory.decode(corpus.INVENTORIES[0]) or inventory.Inventory(v=1, unit_mib=1, slices_per_gpu=1, gpus=())
+_books = NodeBooks(_inventory)
 LONGEST = 5000
 """Characters of a sentence: it names what is wrong, and does not repeat all of it."""
+
+
+def _holder(data: bytes) -> None:
+    """What the measuring process reads of a pod."""
+    found = holders.holder(holders.decode_pod(data), _books, names.Resources())
+    assert found is None or len(found.queue) + len(found.owner) < LONGEST
 
 
 def _node(data: bytes) -> None:
@@ -183,6 +193,7 @@ _verbs: Mapping[str, Callable[[bytes], Any]] = {"filter": _filter, "preempt": _p
 TARGETS: tuple[Target, ...] = (
     Target("Pod", corpus.PODS, _pod, BAD_JSON, 60),
     Target("WhatIf", corpus.WHAT_IFS, _what_if, (Refusal,), 5, 2 * CPU_S),
+    Target("holder", corpus.PODS, _holder, BAD_JSON, 20),
     Target("Node", corpus.NODES, _node, BAD_JSON, 20),
     Target("inventory", corpus.INVENTORIES, _text(inventory.decode), (ContractError,), 30),
     Target("allocation", corpus.ALLOCATIONS, _text(allocation.decode), (ContractError,), 20),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
 from extender.sim.apiserver.api import Api
 from tests.sim.builders import a_container, a_pod
 from tests.sim.conftest import PODS, Client
@@ -167,3 +170,19 @@ async def test_a_log_is_that_of_the_only_container_unless_one_is_asked_for(clien
     code, refused = await client.get(f"{PODS}/two/log")
     assert (code, refused["reason"]) == (400, "BadRequest")
     assert "a container name must be specified for pod two, choose one of: ['a', 'b']" in refused["message"]
+
+
+async def test_a_proxied_get_reaches_the_first_port_of_the_pod(client: Client) -> None:
+    async def page(request: web.Request) -> web.Response:
+        return web.json_response({"path": request.path})
+
+    app = web.Application()
+    app.router.add_get("/{any:.*}", page)
+    async with TestServer(app) as server:
+        ports = [{"containerPort": server.port}, {"containerPort": 1}]
+        await client.post(PODS, a_pod("p", {**a_container("main"), "ports": ports}))
+        await client.patch(f"{PODS}/p/status", {"status": {"podIP": "127.0.0.1"}})
+        assert await client.get(f"{PODS}/p/proxy/usage") == (200, {"path": "/usage"})
+    code, status = await client.get(f"{PODS}/p/proxy/usage")
+    assert (code, status["reason"]) == (503, "ServiceUnavailable")
+    assert (await client.get(f"{PODS}/nobody/proxy/usage"))[0] == 404

@@ -1,14 +1,11 @@
 """Decides which allocations, reservations and nominations are trusted, by the field ownership in managedFields.
 
-A Binding's annotations have no owner there. A client that sets an annotation owns it, and the creator of a pod owns its
-containers: if no entry owns these, a client has emptied the list. So an allocation with an owner is trusted only if the
-device plugin or the extender wrote it through the status subresource, which users may not patch. A reservation is
-always written in that way. Source: kube-apiserver assignPod / setPodNodeAndMetadata; server-side apply field ownership.
+The rules of allocations are in `protos.contract.ownership`. A reservation is always written through the status
+subresource.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated
 
@@ -20,9 +17,8 @@ from protos.contract.ask import PodAsk
 from protos.contract.bounds import CONTAINERS, GPUS_PER_NODE
 from protos.contract.inventory import Inventory
 from protos.contract.objects import Pod
+from protos.contract.ownership import allocation_by_us, owners, read
 
-WRITERS = ((names.PLUGIN, "status"), (names.EXTENDER, "status"))
-"""(manager, subresource) that may write an allocation after the bind: the plugin corrects, the extender restores."""
 RESERVERS = ((names.EXTENDER, "status"), (names.DEFRAG, "status"))
 """(manager, subresource) that may reserve: the extender, and operators by `gangshare defrag --apply`."""
 
@@ -49,7 +45,7 @@ def claim(pod: Pod, known: str | None, *, settled: bool) -> WrittenAllocation:
     text = pod.metadata.annotations.get(names.ALLOCATION)
     if text is None:
         return WrittenAllocation(problem="forged: removed") if settled and known is not None else WrittenAllocation()
-    if text != known and not written_by_us(pod, settled=settled):
+    if text != known and not allocation_by_us(pod, settled=settled):
         return WrittenAllocation(problem=f"forged: {text[:80]}")
     try:
         return WrittenAllocation(allocation.decode(text), text)
@@ -68,79 +64,18 @@ def of_gang(pod: Pod, known: str | None, *, settled: bool) -> WrittenAllocation:
     return written
 
 
-def written_by_us(pod: Pod, *, settled: bool = True) -> bool:
-    """Whether the allocation was written by the plugin or an extender, or (not `settled`) with the Binding."""
-    entries = _read(pod.metadata.managed_fields)
-    owners = _owners(entries, names.ALLOCATION)
-    if not owners and not settled:  # if no entry owns the containers, a client has emptied the list
-        return any(entry.fields.spec.containers for entry in entries or ())
-    return bool(owners) and all(owner in WRITERS for owner in owners)
-
-
 def reserver(pod: Pod) -> str:
     """The trusted manager that wrote the pod's reservation, "" if there is none."""
-    owners = set(field_owners(pod.metadata.managed_fields, names.RESERVATION))
-    if not owners or not owners <= set(RESERVERS):
+    found = set(owners(read(pod.metadata.managed_fields), names.RESERVATION))
+    if not found or not found <= set(RESERVERS):
         return ""
-    return names.EXTENDER if owners == {RESERVERS[0]} else names.DEFRAG
+    return names.EXTENDER if found == {RESERVERS[0]} else names.DEFRAG
 
 
 def nominated_by_us(pod: Pod) -> bool:
     """Whether an extender, and nobody else, wrote the pod's nominated node."""
-    entries = _read(pod.metadata.managed_fields) or ()
-    owners = {(entry.manager, entry.subresource) for entry in entries if entry.fields.status.nominated}
-    return owners == {NOMINATOR}
-
-
-class _Metadata(msgspec.Struct):
-    annotations: dict[str, msgspec.Raw] = msgspec.field(name="f:annotations", default={})
-
-
-class _Spec(msgspec.Struct):
-    containers: msgspec.Raw = msgspec.field(name="f:containers", default=msgspec.Raw())
-
-
-class _Status(msgspec.Struct):
-    nominated: msgspec.Raw = msgspec.field(name="f:nominatedNodeName", default=msgspec.Raw())
-
-
-class _Fields(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(name="f:metadata", default_factory=_Metadata)
-    spec: _Spec = msgspec.field(name="f:spec", default_factory=_Spec)
-    status: _Status = msgspec.field(name="f:status", default_factory=_Status)
-
-
-class _Entry(msgspec.Struct):
-    manager: str = ""
-    subresource: str = ""
-    fields: _Fields = msgspec.field(name="fieldsV1", default_factory=_Fields)
-
-
-_entries = msgspec.json.Decoder(list[_Entry])
-UNKNOWN_OWNER = ("", "")
-"""Stands for the owners in an unreadable list."""
-
-
-def field_owners(managed_fields: msgspec.Raw, annotation: str) -> list[tuple[str, str]]:
-    """(manager, subresource) of all owners of an annotation by metadata.managedFields."""
-    return _owners(_read(managed_fields), annotation)
-
-
-def _read(managed_fields: msgspec.Raw) -> Sequence[_Entry] | None:
-    """The entries, None if they are unreadable: users may write the list, however deeply nested."""
-    if not managed_fields:
-        return ()
-    try:
-        return _entries.decode(managed_fields)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-
-
-def _owners(entries: Sequence[_Entry] | None, annotation: str) -> list[tuple[str, str]]:
-    if entries is None:
-        return [UNKNOWN_OWNER]
-    owned = f"f:{annotation}"
-    return [(entry.manager, entry.subresource) for entry in entries if owned in entry.fields.metadata.annotations]
+    entries = read(pod.metadata.managed_fields) or ()
+    return {(entry.manager, entry.subresource) for entry in entries if entry.fields.status.nominated} == {NOMINATOR}
 
 
 def from_gpushare(pod: Pod, ask: PodAsk, inventory: Inventory) -> Allocation | None:

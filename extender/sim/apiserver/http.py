@@ -12,7 +12,7 @@ import yaml
 from aiohttp import web
 from google.protobuf.json_format import MessageToDict
 
-from extender.sim.apiserver import errors, paths, pods, reading, tables
+from extender.sim.apiserver import errors, paths, pods, proxy, reading, tables
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.paths import Target
@@ -81,6 +81,8 @@ class ApiServer:
             return _json(_encode(error.status()), error.code)
 
     async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
+        if (proxied := proxy.named(request.path)) and request.method == "GET":
+            return await proxy.answer(self.api.get(PODS, proxied[0]).obj, proxied[1])
         target = paths.parse(request.path, self.api.catalogue)
         if target is None:
             known = self.api.catalogue

@@ -119,5 +119,6 @@ def _container(spec: Object, container: Container | None, restarts: int) -> Obje
         "ready": ready,
         "started": ready,
         "restartCount": restarts,
+        "containerID": f"containerd://{container.id}" if container else "",
         "state": state,
     }

@@ -1,7 +1,10 @@
-"""The page of the metrics, made of their table: `python -m tests.unit.docs.metrics_page > docs/metrics.md`."""
+"""The page of the metrics, made of their tables: `python -m tests.unit.docs.metrics_page > docs/metrics.md`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+from deviceplugin.usage import metrics as measured
 from extender import metrics
 
 
@@ -15,13 +18,23 @@ def table() -> str:
         "([operations](operations.md#the-status-port)), the status port on loopback only, or to "
         "everybody with `--open-allocations`.",
         "",
-        "| metric | type | labels | meaning |",
-        "|---|---|---|---|",
+        *_rows(metrics.TABLE),
+        "",
+        "## Metrics of the measuring process",
+        "",
+        "The optional component `usage` ([measuring.md](measuring.md)) serves these on port 12351 under `/metrics`.",
+        "",
+        *_rows(measured.TABLE),
     ]
-    for kind, name, labels, text in metrics.TABLE:
-        total = "_total" if kind == "counter" else ""
-        lines.append(f"| `{name}{total}` | {kind} | {', '.join(labels)} | {text} |")
     return "\n".join(lines) + "\n"
+
+
+def _rows(specs: Iterable[metrics.Spec | measured.Spec]) -> Iterator[str]:
+    yield "| metric | type | labels | meaning |"
+    yield "|---|---|---|---|"
+    for kind, name, labels, text in specs:
+        total = "_total" if kind == "counter" else ""
+        yield f"| `{name}{total}` | {kind} | {', '.join(labels)} | {text} |"
 
 
 if __name__ == "__main__":

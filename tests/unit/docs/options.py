@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from deviceplugin.command import command as plugin
+from deviceplugin.usage.command import command as usage
 from extender.__main__ import app
 from extender.cli.simulate import simulate
 from extender.server.command import command as extender
@@ -27,14 +28,19 @@ def _known(made: object) -> Command:
     return made
 
 
-PROCESSES = {"gangshare extender": command(extender), "gangshare plugin": command(plugin)}
+PROCESSES = {
+    "gangshare extender": command(extender),
+    "gangshare plugin": command(plugin),
+    "gangshare usage": command(usage),
+}
 
 
 def commands() -> dict[str, Command]:
     """Every command by the words that call it."""
     found = dict(_below("gangshare", _known(typer.main.get_command(app))))
     found |= _below("gangshare simulate", _known(typer.main.get_command(simulate)))
-    return {**found, **PROCESSES, "python -m deviceplugin": PROCESSES["gangshare plugin"]}
+    images = {"python -m deviceplugin": "gangshare plugin", "python -m deviceplugin.usage": "gangshare usage"}
+    return {**found, **PROCESSES, **{words: PROCESSES[process] for words, process in images.items()}}
 
 
 def _below(words: str, given: Command) -> list[tuple[str, Command]]:

@@ -15,6 +15,7 @@ from typer.core import TyperOption
 
 from deviceplugin import slices
 from deviceplugin.metrics import Metrics
+from deviceplugin.usage import metrics as measured
 from extender.metrics import TABLE
 from protos.contract import gpu_class, names
 from tests.unit.docs import options
@@ -54,7 +55,7 @@ def variables(option: TyperOption) -> list[str]:
 
 @pytest.mark.parametrize("of", PAGES, ids=ids)
 def test_a_metric_is_one_of_ours(of: Path) -> None:
-    known = {sample(spec.name, spec.kind) for spec in TABLE} | set(collected(Metrics().registry))
+    known = {sample(spec.name, spec.kind) for spec in (*TABLE, *measured.TABLE)} | set(collected(Metrics().registry))
     named = set(re.findall(r"\bgangshare_[a-z_]+[a-z]", of.read_text()))
     assert named - known == set()
 

@@ -56,6 +56,7 @@ def test_no_image_holds_the_embedded_cluster_and_what_it_holds_runs(part: str, t
 
     if part == "plugin":
         assert run("deviceplugin", "--help").returncode == 0
+        assert run("deviceplugin.usage", "--help").returncode == 0
         return
     assert run("extender", "extender", "--help").returncode == 0
     for command in ("demo", "simulate"):

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TIMEOUT = 10,
-       GPU_IS_LOST = 15, OPERATING_SYSTEM = 17,
+enum { OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
+       TIMEOUT = 10, GPU_IS_LOST = 15, OPERATING_SYSTEM = 17,
        VERSION_MISMATCH = 25, GPUS = 4 };
 typedef int Return;
 typedef struct { int index; } *Device;
@@ -20,6 +20,8 @@ typedef struct { unsigned version; unsigned long long total, reserved, free, use
 typedef struct { unsigned field, scope; long long timestamp, latency; int type; Return status;
                  union { unsigned u; unsigned long long ull; } value; } FieldValue;
 typedef struct { Device device; unsigned long long type, data; unsigned gpuInstance, computeInstance; } Event;
+typedef struct { unsigned pid; unsigned long long memory; unsigned gpuInstance, computeInstance; } Process;
+typedef struct { unsigned pid; unsigned long long time; unsigned sm, memory, encoder, decoder; } Use;
 typedef struct { unsigned version; unsigned char cluster[16]; Return status; unsigned clique; unsigned char state;
                  unsigned healthMask; } Fabric;
 typedef struct { const char *group; unsigned long long soft, hard, used; } MemoryLimits;
@@ -162,6 +164,48 @@ Return nvmlDeviceGetMemoryLimits_v1(Device device, MemoryLimits *limits) {
     return OK;
 }
 #endif
+/* Process 1000 + index computes, and draws; 2000 + index is a client of MPS, of which no memory is told. Of GPU 3 there
+ * is none. STUB_GROWS: the list is longer when it is read than when its length was asked for, as often as that says. */
+static Return list(Device device, unsigned *count, Process *found, unsigned pid, unsigned long long memory) {
+    unsigned length = device->index < 3 ? 1 : 0, room = *count;
+    *count = length;
+    if (!length) return OK;
+    if (!found || room < length) return INSUFFICIENT_SIZE;
+    if (wish("STUB_GROWS") > 0) {
+        char left[16];
+        sprintf(left, "%d", wish("STUB_GROWS") - 1);
+        setenv("STUB_GROWS", left, 1);
+        return INSUFFICIENT_SIZE;
+    }
+    found[0] = (Process){pid + device->index, memory, ~0u, ~0u};
+    return OK;
+}
+Return nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned *count, Process *found) {
+    ANSWER(device);
+    return list(device, count, found, 1000, 300ull << 20);
+}
+Return nvmlDeviceGetComputeRunningProcesses_v2(Device device, unsigned *count, Process *found) {
+    ANSWER(device);
+    return list(device, count, found, 1000, 200ull << 20);
+}
+Return nvmlDeviceGetGraphicsRunningProcesses_v3(Device device, unsigned *count, Process *found) {
+    ANSWER(device);
+    return list(device, count, found, 1000, 310ull << 20);
+}
+Return nvmlDeviceGetMPSComputeRunningProcesses_v3(Device device, unsigned *count, Process *found) {
+    ANSWER(device);
+    return list(device, count, found, 2000, ~0ull);
+}
+Return nvmlDeviceGetProcessUtilization(Device device, Use *found, unsigned *count, unsigned long long since) {
+    ANSWER(device);
+    if (device->index == 2) return NOT_FOUND;
+    if (device->index == 3) { *count = 0; return OK; }
+    if (!found || *count < 2) { *count = 2; return INSUFFICIENT_SIZE; }
+    *count = 2;
+    found[0] = (Use){1000 + device->index, since + 5, 40, 1, 2, 3};
+    found[1] = (Use){2000 + device->index, since + 5, 3000000, 1, 2, 3};
+    return OK;
+}
 
 Return nvmlEventSetCreate(EventSet *set) { *set = (EventSet)&events; return OK; }
 Return nvmlEventSetFree(EventSet set) { set->waiting = 0; return OK; }

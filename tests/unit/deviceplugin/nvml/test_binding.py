@@ -104,6 +104,49 @@ def test_a_function_that_is_not_supported_costs_its_field_alone(
     assert (gpu["uuid"], gpu["trouble"]) == (UUIDS[1], "")
 
 
+PROCESSES = """
+from deviceplugin.usage.processes import NvmlProcesses
+processes = NvmlProcesses(pynvml)
+for _ in range(2):
+    for gpu in processes.read():
+        tell([gpu.uuid, sorted(gpu.processes), gpu.sm, gpu.trouble])
+"""
+MIB = 2**20
+
+
+def test_processes_and_what_they_do_are_read_through_the_real_binding(library: Path) -> None:
+    first, second, third, last, *again = told(library, PROCESSES)
+    assert first == [UUIDS[0], [[1000, 310 * MIB], [2000, None]], {"1000": 0.4}, ""]
+    assert second == [UUIDS[1], [[1001, 310 * MIB], [2001, None]], {"1001": 0.4}, ""]
+    assert third == [UUIDS[2], [[1002, 310 * MIB], [2002, None]], {}, ""]
+    assert last == [UUIDS[3], [], {}, ""]
+    assert again == [first, second, third, last]
+
+
+@pytest.mark.parametrize(
+    ("function", "processes", "sm"),
+    [
+        ("nvmlDeviceGetComputeRunningProcesses_v3", [[1000, 310 * MIB], [2000, None]], {"1000": 0.4}),
+        ("nvmlDeviceGetGraphicsRunningProcesses_v3", [[1000, 300 * MIB], [2000, None]], {"1000": 0.4}),
+        ("nvmlDeviceGetMPSComputeRunningProcesses_v3", [[1000, 310 * MIB]], {"1000": 0.4}),
+        ("nvmlDeviceGetProcessUtilization", [[1000, 310 * MIB], [2000, None]], None),
+    ],
+)
+def test_a_list_that_is_not_supported_costs_only_itself(
+    library: Path, function: str, processes: list[Any], sm: Any
+) -> None:
+    first, *_ = told(library, PROCESSES, HIDE=function)
+    assert first == [UUIDS[0], processes, sm, ""]
+
+
+def test_a_list_that_grows_is_read_again_and_a_lost_gpu_is_left_out(library: Path) -> None:
+    first, second, third, *_ = told(library, PROCESSES, GROWS="2", LOST="1")
+    assert first == [UUIDS[0], [[1000, 310 * MIB], [2000, None]], {"1000": 0.4}, ""]
+    assert [second[0], third[0]] == [UUIDS[2], UUIDS[3]]
+    first, *_ = told(library, PROCESSES, GROWS="9")
+    assert "does not tell its processes" in first[3]
+
+
 def test_an_error_names_its_gpu_also_once_that_is_lost(library: Path) -> None:
     script = """
 source.read()

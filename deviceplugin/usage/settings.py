@@ -1,0 +1,44 @@
+"""The settings of the measuring process."""
+
+from math import inf
+from typing import Annotated
+
+from protos.contract import names
+from protos.contract.flag import Flag
+from protos.contract.shared_settings import SettingsError, SharedSettings
+from protos.logs import Format, Level
+
+SHORTEST_S, LONGEST_S = 1.0, 60.0
+"""The driver remembers the last minute or so of what processes did."""
+
+
+class Settings(SharedSettings, frozen=True, kw_only=True):
+    """All settings of the measuring process."""
+
+    node_name: Annotated[str, Flag("Name of this node.", variables=("NODE_NAME",))] = ""
+    fake: Annotated[str, Flag("Measure the processes of a fake profile: its name, or a YAML file.")] = ""
+    kubeconfig: Annotated[
+        str, Flag("Kubeconfig file. Without one: the service account, or else $KUBECONFIG.", metavar="FILE")
+    ] = ""
+    port: Annotated[int, Flag("Port of the metrics and of the page `/usage`, on all interfaces.")] = names.USAGE_PORT
+    period_s: Annotated[float, Flag("Seconds between two measurements.")] = 10.0
+    overuse_events: Annotated[
+        bool, Flag("Post an Event on a pod of which a container uses more GPU memory than it was promised.")
+    ] = False
+    idle_events_s: Annotated[
+        float,
+        Flag("Seconds after which a pod that does nothing on its GPUs gets an Event. 0: no Events."),
+    ] = 0.0
+    log_format: Annotated[Format, Flag("Format of the log. auto: console on a terminal, or else json.")] = "auto"
+    log_level: Annotated[Level, Flag("Lowest level that is logged.")] = "info"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.node_name:
+            raise SettingsError("--node-name is empty: expected the name of this node, or the variable NODE_NAME")
+        if not SHORTEST_S <= self.period_s <= LONGEST_S:
+            raise SettingsError(f"--period is {self.period_s}: expected {SHORTEST_S:g} to {LONGEST_S:g}")
+        if not 0 <= self.idle_events_s < inf:
+            raise SettingsError(f"--idle-events is {self.idle_events_s}: expected 0 or more seconds")
+        if not 0 <= self.port <= 65535:
+            raise SettingsError(f"--port is {self.port}: expected a port, or 0 for a free one")
