@@ -48,12 +48,12 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
         Strategy, Flag("How the GPUs of a container are passed to the container runtime.")
     ] = Strategy.ENVVAR
     cdi_kind: Annotated[
-        str, Flag("Vendor and class of the GPUs' CDI devices, with --device-list-strategy=cdi-cri or cdi-annotations.")
+        str, Flag("Vendor and class of the GPUs' CDI devices, with a --device-list-strategy of CDI.")
     ] = names.CDI_KIND
     cdi_spec_dirs: Annotated[
         tuple[Path, ...],
         Flag(
-            "Folders of CDI specifications, separated by commas, with --device-list-strategy=cdi-cri or cdi-annotations.",
+            "Folders of CDI specifications, separated by commas, with a --device-list-strategy of CDI.",
             _folders,
             default=",".join(map(str, cdi.SPEC_DIRS)),
         ),
