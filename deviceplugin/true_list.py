@@ -33,6 +33,8 @@ FRESH_S = 1.0
 """An answer is given to all who ask within this time: the kubelet's limit of questions is shared with Allocate."""
 ONLY_LIST = "expected List: ask the kubelet for the rest"
 Context = grpc.aio.ServicerContext[Any, Any]
+OPTIONS = [("grpc.max_receive_message_length", 4096)]
+"""A question has three words at most."""
 CALLS = 16
 """Calls at a time; more are refused."""
 
@@ -127,7 +129,7 @@ class TrueList(rpc.PodResourcesListerServicer):
         if self.socket.exists():
             raise FileExistsError(f"{self.socket} is served by another process, or is no socket")
         unfinished = self.socket.with_name(f"{self.socket.name}{sockets.UNFINISHED}")
-        server = grpc.aio.server(maximum_concurrent_rpcs=CALLS)
+        server = grpc.aio.server(options=OPTIONS, maximum_concurrent_rpcs=CALLS)
         rpc.add_PodResourcesListerServicer_to_server(self, server)
         try:
             server.add_insecure_port(f"unix:{unfinished}")
