@@ -38,7 +38,7 @@ def series(
 ) -> list[Series]:
     """The series of one metric, for each of these GPUs (or instances).
 
-    `virtual` is KUBERNETES_VIRTUAL_GPUS, `names` NVIDIA_RESOURCE_NAMES; `instances` says what NVML knows of MIG devices.
+    `virtual` is KUBERNETES_VIRTUAL_GPUS, `names` NVIDIA_RESOURCE_NAMES; `instances` is what NVML knows of MIG devices.
     """
     owners: dict[str, list[Series]] = {}
     for key, owner in _owners(listed, names, instances or {}):
