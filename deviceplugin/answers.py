@@ -1,4 +1,4 @@
-"""The answer to an Allocate: environment, device nodes, mounts and CDI devices of a container. Pure.
+"""The answer to an Allocate: environment, device nodes, mounts, CDI devices, annotations of a container. Pure.
 
 All resources of one container get the same answer: the kubelet merges the answers, and the first value of a variable
 wins. A strategy is the way in which the container runtime learns the container's GPUs:
@@ -6,9 +6,10 @@ wins. A strategy is the way in which the container runtime learns the container'
 - `envvar`, `device-nodes`: the variable NVIDIA_VISIBLE_DEVICES, which a pod or an image may set as well.
 - `volume-mounts`: mounts of /dev/null that are named after the GPUs; the variable names only their folder.
 - `cdi-cri`: devices of the Container Device Interface, which the kubelet passes to the runtime.
+- `cdi-annotations`: the same devices in an annotation of the container, for runtimes that read only that.
 
 Sources: NVIDIA container toolkit (accept-nvidia-visible-devices-as-volume-mounts), k8s-device-plugin
-(DEVICE_LIST_STRATEGY), cncf-tags/container-device-interface.
+(DEVICE_LIST_STRATEGY), cncf-tags/container-device-interface (SPEC.md, pkg/cdi/annotations.go).
 """
 
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 NULL = "/dev/null"
 VOID = "void"
+CDI_ANNOTATION = f"{names.CDI_ANNOTATIONS}{names.PLUGIN}_gpus"
+"""One key for all answers: of equal annotations the kubelet passes one, so that no device is brought twice."""
 
 
 class Strategy(StrEnum):
@@ -34,6 +37,12 @@ class Strategy(StrEnum):
     DEVICE_NODES = "device-nodes"
     VOLUME_MOUNTS = "volume-mounts"
     CDI_CRI = "cdi-cri"
+    CDI_ANNOTATIONS = "cdi-annotations"
+
+    @property
+    def by_cdi(self) -> bool:
+        """Whether each GPU must be a CDI device."""
+        return self in (Strategy.CDI_CRI, Strategy.CDI_ANNOTATIONS)
 
 
 class Style(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +97,9 @@ def answer(
             found.envs[names.VISIBLE_DEVICES] = VOID
             for uuid in uuids:
                 found.cdi_devices.add(name=f"{style.cdi_kind}={uuid}")
+        case Strategy.CDI_ANNOTATIONS:
+            found.envs[names.VISIBLE_DEVICES] = VOID
+            found.annotations[CDI_ANNOTATION] = ",".join(f"{style.cdi_kind}={uuid}" for uuid in uuids)
     if style.gpushare and ask.mem:
         found.envs.update(_gpushare(ask, [gpus[share.uuid] for share in shares if share.uuid in gpus]))
         if no_isolation:

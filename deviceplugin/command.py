@@ -9,7 +9,6 @@ import structlog
 
 from deviceplugin import plugin as process
 from deviceplugin import slices
-from deviceplugin.answers import Strategy
 from deviceplugin.cdi import CdiSource
 from deviceplugin.devices import TooManyDevicesError
 from deviceplugin.fake import FakeSource
@@ -35,7 +34,7 @@ def plugin(settings: Settings) -> None:
         settings = msgspec.structs.replace(settings, time_slicing=slicing)
     log.info("settings", **msgspec.to_builtins(settings, enc_hook=str))
     source: Source = FakeSource(settings.fake, settings.node_name) if settings.fake else NvmlSource(pynvml)
-    if settings.device_list_strategy is Strategy.CDI_CRI:
+    if settings.device_list_strategy.by_cdi:
         source = CdiSource(source, settings.cdi_kind, settings.cdi_spec_dirs)
     try:
         grpc.aio.init_grpc_aio()  # otherwise its poller ends with the last server, and may wait for itself

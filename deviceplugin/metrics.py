@@ -24,6 +24,9 @@ class Metrics:
         self.duplicates = self._counter("duplicate_devices", "Device IDs given while another container had them.")
         self.registrations = self._counter("registrations", "Registrations with the kubelet.", "resource")
         self.publications = self._counter("publications", "Inventories written to the node.")
+        self.pod_resources = self._counter(
+            "pod_resources", "Lists made for --serve-pod-resources; short ones leave out pods.", "size"
+        )
         self.registered = self._gauge("registered", "1 while the kubelet follows our device list.", "resource")
         self.gpus = self._gauge("gpus", "GPUs by health.", "health")
         self.isolation_checks = self._counter(

@@ -34,6 +34,7 @@ from deviceplugin.register import Registrar
 from deviceplugin.sense import Senses
 from deviceplugin.server import Endpoint
 from deviceplugin.settings import Settings
+from deviceplugin.true_list import TrueList
 from protos import files
 from protos.contract import names
 from protos.kube import credentials
@@ -112,6 +113,7 @@ class Plugin:
                 self._follow_others(),
                 *([self._read_back.run()] if self._read_back else []),
                 *(registrar.run() for registrar in self.registrars),
+                *(true_list.run() for true_list in self._true_lists()),
             ]
             tasks = [group.create_task(part) for part in parts]
             await stop.wait()
@@ -148,6 +150,12 @@ class Plugin:
             folder, tell = self.settings.kubelet_dir, self.cluster.tell_node
             registrar = Registrar(endpoint, folder, self.kubelet, self.metrics, tell, self._kubelet_restarted)
             self.registrars.append(registrar)
+
+    def _true_lists(self) -> list[TrueList]:
+        """The server of PodResources, if it is wanted."""
+        socket = self.settings.serve_pod_resources
+        parts = self.kubelet, self.cluster, self.record, self.offer, self.metrics
+        return [TrueList(socket, *parts)] if socket else []
 
     async def _leave(self) -> None:
         log.info("leaving", stop_delay_s=self.settings.stop_delay_s)

@@ -4,7 +4,7 @@ Source: k8s.io/kubernetes/pkg/kubelet/apis/podresources (List 100/s with a burst
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,10 +40,13 @@ class PodResources:
         self._channel = grpc.aio.insecure_channel(f"unix:{socket}", options=OPTIONS)
         self._stub = rpc.PodResourcesListerStub(self._channel)
 
-    async def list(self) -> tuple[Listed, ...]:
+    async def pods(self) -> Sequence[api.PodResources]:
         """All pods of the node that the kubelet runs or admits; raises PodResourcesError."""
-        answer = await self._ask(self._stub.List, api.ListPodResourcesRequest())
-        return tuple(_listed(pod) for pod in answer.pod_resources)
+        return (await self._ask(self._stub.List, api.ListPodResourcesRequest())).pod_resources
+
+    async def list(self) -> tuple[Listed, ...]:
+        """The same by name, with their devices; raises PodResourcesError."""
+        return tuple(_listed(pod) for pod in await self.pods())
 
     async def healthy(self) -> frozenset[str]:
         """The resources with healthy devices, so with a live plugin; raises PodResourcesError."""

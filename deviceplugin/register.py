@@ -7,14 +7,13 @@ stream can disconnect a newer registration of the same resource, so we wait betw
 """
 
 import asyncio
-import contextlib
-import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import grpc
 import structlog
 
+from deviceplugin import sockets
 from deviceplugin.cluster import Kind
 from deviceplugin.metrics import Metrics
 from deviceplugin.podresources import PodResources, PodResourcesError
@@ -159,8 +158,4 @@ class Registrar:
 def sweep(folder: Path) -> None:
     """Remove sockets of ours that no process serves any more."""
     for path in folder.glob(f"{SOCKET_PREFIX}*.sock"):
-        with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
-            try:
-                probe.connect(str(path))
-            except ConnectionRefusedError:
-                path.unlink()
+        sockets.sweep(path)

@@ -17,14 +17,13 @@ from deviceplugin.allocate import Allocator
 from deviceplugin.identify import RefusedError
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
+from deviceplugin.sockets import LONGEST_PATH
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2_grpc as rpc
 
 log = structlog.get_logger()
 
 SOCKET_PREFIX = "gangshare-"
-LONGEST_PATH = 107
-"""Bytes of a unix socket's path (unix(7))."""
 OPTIONS = [("grpc.max_receive_message_length", 64 * 2**20), ("grpc.max_send_message_length", 64 * 2**20)]
 """The kubelet sends all free IDs."""
 OPTIONS_ANSWER = api.DevicePluginOptions(get_preferred_allocation_available=True)

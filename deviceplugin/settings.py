@@ -10,6 +10,7 @@ from deviceplugin.devices import Sharing
 from deviceplugin.health import COOL_DOWN_S, IGNORED_XIDS
 from deviceplugin.isolation.levels import Mode, OnMismatch, parsed
 from deviceplugin.slices import TimeSlicing
+from deviceplugin.sockets import LONGEST_PATH, UNFINISHED
 from protos.contract import names
 from protos.contract.flag import Flag, listed, option
 from protos.contract.shared_settings import SettingsError, SharedSettings
@@ -28,6 +29,15 @@ def _folders(text: str) -> tuple[Path, ...]:
     return tuple(map(Path, listed(text)))
 
 
+def _check_socket(path: Path, of_kubelet: Path) -> None:
+    """Raise SettingsError for a socket that cannot be served, or is the kubelet's."""
+    most = LONGEST_PATH - len(UNFINISHED)
+    if not path.is_absolute() or len(bytes(path)) > most:
+        raise SettingsError(f"--serve-pod-resources is {path}: expected an absolute path of at most {most} bytes")
+    if path == of_kubelet:
+        raise SettingsError(f"--serve-pod-resources is {path}, which is the kubelet's: expected another name")
+
+
 class Settings(SharedSettings, frozen=True, kw_only=True):
     """All settings of the plugin."""
 
@@ -36,6 +46,10 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
     standalone: Annotated[bool, Flag("Run without the extender. The plugin places the pods of its node.")] = False
     kubelet_dir: Annotated[Path, Flag("Folder of the kubelet's device plugin sockets.")] = Path(names.DEVICE_PLUGIN_DIR)
     pod_resources: Annotated[Path, Flag("Socket of the kubelet's PodResources API.")] = Path(names.POD_RESOURCES_SOCKET)
+    serve_pod_resources: Annotated[
+        Path | None,
+        Flag("Socket on which the plugin serves PodResources with the true GPUs of containers, for dcgm-exporter."),
+    ] = None
     kubeconfig: Annotated[
         str, Flag("Kubeconfig file. Without one: the service account, or else $KUBECONFIG.", metavar="FILE")
     ] = ""
@@ -49,12 +63,12 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
         Strategy, Flag("How the GPUs of a container are passed to the container runtime.")
     ] = Strategy.ENVVAR
     cdi_kind: Annotated[
-        str, Flag("Vendor and class of the GPUs' CDI devices, with --device-list-strategy=cdi-cri.")
+        str, Flag("Vendor and class of the GPUs' CDI devices, with a --device-list-strategy of CDI.")
     ] = names.CDI_KIND
     cdi_spec_dirs: Annotated[
         tuple[Path, ...],
         Flag(
-            "Folders of CDI specifications, separated by commas, with --device-list-strategy=cdi-cri.",
+            "Folders of CDI specifications, separated by commas, with a --device-list-strategy of CDI.",
             _folders,
             default=",".join(map(str, cdi.SPEC_DIRS)),
         ),
@@ -107,6 +121,8 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             raise SettingsError(f"--cdi-kind is {self.cdi_kind!r}: expected vendor/class, like {names.CDI_KIND}")
         if self.toolkit_version and parsed(self.toolkit_version) is None:
             raise SettingsError(f"--toolkit-version is {self.toolkit_version!r}: expected a version, like 1.20.1")
+        if self.serve_pod_resources is not None:
+            _check_socket(self.serve_pod_resources, self.pod_resources)
         if not 0 <= self.metrics_port <= 65535:
             raise SettingsError(f"--metrics-port is {self.metrics_port}: expected a port, or 0 for none")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from deviceplugin.answers import CDI_ANNOTATION
 from extender.sim.kubelet import checkpoint
 from extender.sim.kubelet.kubelet import Settings
 from protos.contract import names
@@ -187,12 +188,12 @@ async def test_device_nodes_are_listed_where_wanted() -> None:
         assert "/dev/nvidia2" in [device.host_path for device in answer.devices]
 
 
-@pytest.mark.parametrize("strategy", ["volume-mounts", "cdi-cri"])
+@pytest.mark.parametrize("strategy", ["volume-mounts", "cdi-cri", "cdi-annotations"])
 async def test_without_the_environment_a_new_plugin_knows_what_was_given(strategy: str, tmp_path: Path) -> None:
     options = ["--device-list-strategy", strategy, "--cdi-kind", "vendor.com/gpu", "--cdi-spec-dirs", str(tmp_path)]
     async with a_node(*options, profile="t4x1") as node:
         (uuid,) = node.uuids
-        if strategy == "cdi-cri":
+        if strategy.startswith("cdi-"):
             assert node.health == ["sick:no-cdi-device"]
             spec = {"kind": "vendor.com/gpu", "devices": [{"name": uuid}]}
             (tmp_path / "spec.json").write_text(json.dumps(spec))
@@ -205,6 +206,9 @@ async def test_without_the_environment_a_new_plugin_knows_what_was_given(strateg
             mounts = [(mount.host_path, mount.container_path) for mount in answer.mounts]
             if strategy == "cdi-cri":
                 assert ([device.name for device in answer.cdi_devices], mounts) == ([f"vendor.com/gpu={uuid}"], [])
+                assert answer.envs[names.VISIBLE_DEVICES] == "void"
+            elif strategy == "cdi-annotations":
+                assert dict(answer.annotations) == {CDI_ANNOTATION: f"vendor.com/gpu={uuid}"}
                 assert answer.envs[names.VISIBLE_DEVICES] == "void"
             else:
                 assert mounts == [("/dev/null", f"/var/run/nvidia-container-devices/{uuid}")]

@@ -1,8 +1,10 @@
 """The answer to an Allocate."""
 
+import re
+
 import pytest
 
-from deviceplugin.answers import Strategy, Style, answer
+from deviceplugin.answers import CDI_ANNOTATION, Strategy, Style, answer
 from deviceplugin.devices import Sharing
 from protos.contract import names
 from protos.contract.allocation import Share
@@ -87,6 +89,22 @@ def test_by_cdi_each_gpu_is_a_device_of_its_kind_and_the_variable_shows_none() -
     assert found.envs["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert [device.name for device in found.cdi_devices] == ["vendor.com/gpu=GPU-1", "vendor.com/gpu=GPU-3"]
     assert fields(found) == {"envs", "cdi_devices"}
+
+
+def test_by_annotations_the_cdi_devices_stand_under_one_key_for_every_resource_of_the_container() -> None:
+    found = told(Strategy.CDI_ANNOTATIONS)
+    assert found.envs["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert found.annotations == {"cdi.k8s.io/gangshare-plugin_gpus": "vendor.com/gpu=GPU-1,vendor.com/gpu=GPU-3"}
+    assert fields(found) == {"envs", "annotations"}
+    assert told(Strategy.CDI_ANNOTATIONS) == found
+
+
+def test_the_key_of_the_annotation_is_one_that_runtimes_take() -> None:
+    """As pkg/cdi/annotations.go of container-device-interface checks it; so does the key of a Kubernetes object."""
+    prefix, _, name = CDI_ANNOTATION.partition("/")
+    assert f"{prefix}/" == "cdi.k8s.io/"
+    assert re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", name)
+    assert len(name) <= 63
 
 
 @pytest.mark.parametrize("strategy", Strategy)

@@ -1,5 +1,6 @@
 """The plugin's settings."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,12 @@ def test_ignored_errors() -> None:
         ({"slices_per_gpu": 0}, "--slices-per-gpu is 0: expected 1 or more"),
         ({"cool_down_s": -1.0}, "--cool-down is -1.0: expected 0 or more"),
         ({"metrics_port": 70000}, "--metrics-port is 70000: expected a port"),
+        ({"serve_pod_resources": Path("a.sock")}, "--serve-pod-resources is a.sock: expected an absolute path"),
+        ({"serve_pod_resources": Path("/" + 106 * "a")}, "expected an absolute path of at most 106 bytes"),
+        (
+            {"serve_pod_resources": Path("/k.sock"), "pod_resources": Path("/k.sock")},
+            "--serve-pod-resources is /k.sock, which is the kubelet's: expected another name",
+        ),
         ({"cdi_kind": "gpu"}, "--cdi-kind is 'gpu': expected vendor/class, like nvidia.com/gpu"),
         ({"cdi_kind": "nvidia.com/gpu=all"}, "expected vendor/class"),
         ({"toolkit_version": "latest"}, "--toolkit-version is 'latest': expected a version, like 1.20.1"),

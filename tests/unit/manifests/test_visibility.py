@@ -17,6 +17,7 @@ from tests.unit.manifests.conftest import MANIFESTS, Json, Objects
 
 Kustomize = Callable[[str], Objects]
 FOLDERS = ["base", *sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir())]
+SPEC_DIRS = {str(one) for one in cdi.SPEC_DIRS}
 EXEMPT = {"key": names.GPU_VISIBILITY, "operator": "NotIn", "values": ["all"]}
 
 
@@ -65,14 +66,18 @@ def with_component(kustomize: Kustomize, folder: Path, base: str, component: str
 @pytest.mark.parametrize("overlay", ["nvidia", "standalone", "shared", "gpushare"])
 @pytest.mark.parametrize(
     ("component", "strategy", "folders"),
-    [("volume-mounts", Strategy.VOLUME_MOUNTS, set()), ("cdi", Strategy.CDI_CRI, {str(one) for one in cdi.SPEC_DIRS})],
+    [
+        ("volume-mounts", Strategy.VOLUME_MOUNTS, set()),
+        ("cdi", Strategy.CDI_CRI, SPEC_DIRS),
+        ("cdi-annotations", Strategy.CDI_ANNOTATIONS, SPEC_DIRS),
+    ],
 )
 def test_the_plugin_gives_gpus_without_the_environment_and_sees_them_so(
     kustomize: Kustomize, tmp_path: Path, overlay: str, component: str, strategy: Strategy, folders: set[str]
 ) -> None:
     objects = with_component(kustomize, tmp_path, f"overlays/{overlay}", component)
     plugin = objects.containers("DaemonSet", "gangshare-plugin")["plugin"]
-    assert f"--device-list-strategy={strategy}" in plugin["args"]
+    assert [arg for arg in plugin["args"] if "strategy" in arg] == [f"--device-list-strategy={strategy}"]
     spec = objects.of("DaemonSet")["gangshare-plugin"]["spec"]["template"]["spec"]
     from_host = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
     mounts = {mount["mountPath"]: mount for mount in plugin["volumeMounts"]}
