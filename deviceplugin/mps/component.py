@@ -47,7 +47,7 @@ class Component:
         self._holders: Holders | None = None
         self._stamp: files.Stamp | None = None
         self._written: State | None = None
-        self._running: list[asyncio.Task[None]] = []
+        self._running: dict[str, asyncio.Task[None]] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then end all daemons and give the GPUs back."""
@@ -56,7 +56,7 @@ class Component:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._read_for_ever(group)), group.create_task(self._publish_for_ever())]
                 await stop.wait()
-                for task in [*tasks, *self._running]:
+                for task in [*tasks, *self._running.values()]:
                     task.cancel()
         finally:
             await asyncio.gather(*(unit.close() for unit in self.units.values()))
@@ -89,9 +89,9 @@ class Component:
 
     async def _read_for_ever(self, group: asyncio.TaskGroup) -> None:
         while True:
-            before = set(self.units)
             await self.read()
-            self._running += [group.create_task(self.units[uuid].run()) for uuid in self.units.keys() - before]
+            for uuid in self.units.keys() - self._running.keys():
+                self._running[uuid] = group.create_task(self.units[uuid].run())
             await asyncio.sleep(READ_S)
 
     async def _publish_for_ever(self) -> None:

@@ -18,9 +18,9 @@ import msgspec
 import pynvml
 import pytest
 
-from deviceplugin.mps import checks, exchange, unit
+from deviceplugin.mps import checks, exchange, processes, unit
 from deviceplugin.mps.component import Component
-from deviceplugin.mps.exchange import Holder, Holders, Served, State
+from deviceplugin.mps.exchange import Holder, Holders, Process, Served, State
 from deviceplugin.mps.gpus import Gpus
 from deviceplugin.mps.settings import Settings
 from tests.unit.deviceplugin.fake_nvml import FakeNvml, Gpu
@@ -50,7 +50,7 @@ class MpsNvml(FakeNvml):
         return [SimpleNamespace(pid=pid) for pid in self.pids.get(gpu.get("uuid"), [])]
 
     def exclusive(self, uuid: str = "GPU-0") -> bool:
-        return self.modes.get(uuid) == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
+        return self.modes.get(uuid) == int(pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
 
 
 class World:
@@ -63,16 +63,10 @@ class World:
         self.program = folder / "control"
         self.program.write_text(f'#!/bin/sh\nexec {sys.executable} -S {STANDIN} "$@"\n')
         self.program.chmod(0o755)
-        self.left: set[int] = set()
+        self.left: set[Process] = set()
 
     def component(self, **more: Any) -> Component:
-        given = {
-            "gpus": frozenset({"all"}),
-            "mps_dir": self.folder,
-            "control": str(self.program),
-            "probe_s": 0.0,
-            **more,
-        }
+        given = {"mps_dir": self.folder, "control": str(self.program), "probe_s": 0.0, **more}
         client = (str(self.program), "client!", "once")
         return Component(Settings(**given), Gpus(self.nvml), client, lambda pid: self.pods.get(pid, ""), self.protocol)
 
@@ -94,7 +88,7 @@ class World:
     def state(self) -> State | None:
         state = exchange.read_state(self.folder)
         if state is not None:
-            self.left |= {process.pid for served in state.gpus.values() for process in served.processes}
+            self.left |= {process for served in state.gpus.values() for process in served.processes}
         return state
 
     def served(self, uuid: str = "GPU-0") -> Served:
@@ -104,7 +98,7 @@ class World:
     async def until(self, met: Callable[[Served], bool], uuid: str = "GPU-0") -> Served:
         """The state of a GPU once it is so."""
         async with asyncio.timeout(PATIENCE_S):
-            while not met(self.served(uuid)):
+            while not met(self.served(uuid)):  # noqa: ASYNC110 - a file has no event
                 await asyncio.sleep(0.02)
         return self.served(uuid)
 
@@ -184,11 +178,6 @@ def world(request: pytest.FixtureRequest, quick: None) -> Iterator[World]:
     yield found
     with suppress(Exception):
         found.state()
-    for pid in found.left:
-        with suppress(OSError):
-            if (
-                str(STANDIN) in Path(f"/proc/{pid}/cmdline").read_text()
-                or "sys.stdin.read" in Path(f"/proc/{pid}/cmdline").read_text()
-            ):
-                os.kill(pid, signal.SIGKILL)
+    for process in filter(processes.alive, found.left):
+        os.kill(process.pid, signal.SIGKILL)
     shutil.rmtree(folder, ignore_errors=True)

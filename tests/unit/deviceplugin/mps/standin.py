@@ -134,6 +134,10 @@ class Daemon:
         _, connection = self.clients.pop(pid)
         connection.sendall(b"terminated\n")
 
+    def end_with_input(self) -> None:
+        sys.stdin.read()
+        self.end()
+
     def end(self) -> None:
         for server in self.servers.values():
             server.kill()
@@ -177,7 +181,7 @@ def serve(protocol: int, users: bool) -> int:
     with Server(str(PIPES / "control"), Handler) as server:
         (PIPES / "protocol").write_text(str(protocol))
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        threading.Thread(target=lambda: (sys.stdin.read(), daemon.end()), daemon=True).start()
+        threading.Thread(target=daemon.end_with_input, daemon=True).start()
         signal.signal(signal.SIGTERM, lambda *_: daemon.done.set())
         daemon.done.wait()
         daemon.end()
@@ -220,11 +224,8 @@ def main(arguments: list[str]) -> int:
         return serve(3 if arguments[:2] == ["-p", "3"] else 2, "-m" in arguments or "-multiuser-server" in arguments)
     words = arguments[2:] if arguments[:2] == ["-p", "3"] else arguments
     if words == ["-h"]:
-        print(
-            "modules: server, namespace, client"
-            if os.environ.get("STANDIN_PROTOCOL", "3") == "3"
-            else "unknown option -p"
-        )
+        known = os.environ.get("STANDIN_PROTOCOL", "3") == "3"
+        print("modules: server, namespace, client" if known else "unknown option -p")
         return 0
     return command(words or sys.stdin.readline().split())
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
-from deviceplugin.mps import processes
+import pynvml
+
+from deviceplugin.mps import exchange, processes
 from tests.unit.deviceplugin.fake_nvml import Gpu
 from tests.unit.deviceplugin.mps.conftest import World, a_holder, line, replaced
+
+KILLED = "tests.unit.deviceplugin.mps.killed"
+
+
+def is_folder(path: str) -> bool:
+    return Path(path).is_dir()
 
 
 async def test_a_daemon_is_started_and_all_is_given_back(world: World) -> None:
@@ -39,8 +49,7 @@ async def test_a_container_is_admitted_with_its_limits(world: World) -> None:
         folders = await world.admitted(small)
         world.hold(small, large)
         folders = await world.admitted(small, large)
-        for folder in folders.values():
-            assert Path(folder).is_dir()
+        assert all(map(is_folder, folders.values()))
         limits = [words for words in world.commands() if "set" in words]
         if world.protocol == 3:
             assert folders[small.key] != folders[large.key]
@@ -54,7 +63,7 @@ async def test_a_container_is_admitted_with_its_limits(world: World) -> None:
         world.hold(large)
         assert list(await world.admitted(large)) == [large.key]
         if world.protocol == 3:
-            assert not Path(folders[small.key]).exists()
+            assert not is_folder(folders[small.key])
 
 
 async def test_a_gpu_is_lent_to_a_container_that_holds_it_whole(world: World) -> None:
@@ -240,22 +249,19 @@ async def test_a_daemon_that_does_not_start_is_tried_again(world: World) -> None
 async def test_a_component_that_was_killed_leaves_no_daemon_and_no_mode_behind(world: World) -> None:
     world.nvml.gpus.append(Gpu(1))
     world.hold()
-    component = world.component()
-    task = asyncio.ensure_future(component.run(asyncio.Event()))
-    state = None
-    await world.phase("serving")
-    await world.phase("serving", "GPU-1")
+    killed = await asyncio.create_subprocess_exec(sys.executable, "-m", KILLED, str(world.folder), str(world.protocol))
+    try:
+        await world.phase("serving")
+        await world.phase("serving", "GPU-1")
+    finally:
+        killed.kill()
+        await killed.wait()
     state = world.state()
     assert state is not None
-    for unit in component.units.values():  # as SIGKILL leaves it: nothing is ended nor given back
-        unit.close = _nothing  # type: ignore[method-assign]
-    (world.folder / "state.json").rename(world.folder / "kept")
-    task.cancel()
-    await asyncio.wait([task])
-    (world.folder / "kept").rename(world.folder / "state.json")
     left = [process for served in state.gpus.values() for process in served.processes]
-    assert all(map(processes.alive, left))
-    assert world.nvml.exclusive("GPU-1")
+    assert len(left) == 4
+    for gpu in world.nvml.gpus:
+        world.nvml.nvmlDeviceSetComputeMode(gpu, pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
     async with world.running(gpus=frozenset({"0"})):
         served = await world.until(lambda served: served.phase == "serving" and left[0] not in served.processes)
         assert not any(map(processes.alive, left))
@@ -264,7 +270,26 @@ async def test_a_component_that_was_killed_leaves_no_daemon_and_no_mode_behind(w
     assert not world.nvml.exclusive("GPU-0")
 
 
-async def _nothing() -> None: ...
+async def test_a_daemon_that_outlives_a_killed_component_is_ended_by_the_next(world: World) -> None:
+    orphan = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(60)")
+    later = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(60)")
+    try:
+        process, other = processes.of(orphan.pid), processes.of(later.pid)
+        assert process is not None
+        assert other is not None
+        taken = exchange.Process(other.pid, other.start - 1)  # the ID has passed on to another process since
+        served = exchange.Served(phase="serving", processes=(process, taken))
+        exchange.write(world.folder, exchange.State(v=1, beat=0.0, protocol=2, gpus={"GPU-0": served}))
+        world.hold()
+        async with world.running():
+            await orphan.wait()
+            await world.phase("serving")
+            assert later.returncode is None
+    finally:
+        for each in (orphan, later):
+            with contextlib.suppress(ProcessLookupError):
+                each.kill()
+            await each.wait()
 
 
 async def test_a_file_that_cannot_be_read_leaves_the_last_one_in_force(world: World) -> None:
