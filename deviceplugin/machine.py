@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from protos.contract.inventory import Fabric, Link
+from protos.contract.isolation import Compute
 from protos.contract.reason import Reason
 
 
@@ -35,12 +36,21 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """Why it should not be used now: it does not answer, or a recovery action is pending."""
 
 
+class MpsLevel(NamedTuple):
+    """How MPS caps the compute of parts of this machine's GPUs, and why not better."""
+
+    compute: Compute = ""
+    why: str = ""
+
+
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """All GPUs in index order, and how they are linked."""
 
     gpus: tuple[Gpu, ...] = ()
     links: tuple[Link, ...] = ()
     fabric: Fabric | None = None
+    mps: MpsLevel | None = None
+    """None where the operator has set up no MPS."""
 
 
 class Xid(NamedTuple):

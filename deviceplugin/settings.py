@@ -69,6 +69,10 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
     cool_down_s: Annotated[float, Flag("Seconds without errors after which an unhealthy GPU is healthy again.")] = (
         COOL_DOWN_S
     )
+    mps_dir: Annotated[
+        Path | None,
+        Flag("Folder that is shared with the MPS component of this node. Without it, MPS is not used."),
+    ] = None
     stop_delay_s: Annotated[
         float,
         Flag("Seconds between the annotation that the plugin stops, and its stop. No pod is placed there any more."),
