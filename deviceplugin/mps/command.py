@@ -22,7 +22,7 @@ def mps(settings: Settings) -> None:
     """Run MPS on the GPUs of this node that are given over to it, one control daemon for each."""
     logs.configure(settings.log_format, settings.log_level)
     log.info("settings", **msgspec.to_builtins(settings, enc_hook=str))
-    shm.mount(settings.mps_dir / "shm", settings.shm_mib)
+    shm.share(settings.mps_dir / "shm", settings.shm_mib)
     asyncio.run(component.run(settings, pynvml))
 
 

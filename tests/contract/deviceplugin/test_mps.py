@@ -1,4 +1,4 @@
-"""The plugin process and the MPS component on one node: containers get pipes and limits, and whole GPUs are free of MPS."""
+"""The plugin process and the MPS component on one node: containers get pipes and limits, whole GPUs are free of MPS."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def folder(quick: None) -> Iterator[Path]:
 
 @contextlib.asynccontextmanager
 async def a_node_with_mps(folder: Path, protocol: Literal[2, 3]) -> AsyncIterator[tuple[Node, World]]:
-    """A node of two T4 whose plugin and component share a folder."""
+    """A node of four T4 whose plugin and component share a folder."""
     async with a_node("--mps-dir", str(folder), profile="t4x4", labels=LABELS) as node:
         world = World(folder, protocol)
         world.nvml.gpus = [Gpu(index, uuid=uuid) for index, uuid in enumerate(node.uuids)]

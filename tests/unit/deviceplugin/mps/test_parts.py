@@ -89,13 +89,21 @@ async def test_a_process_that_got_the_number_later_is_not_ended() -> None:
     assert processes.of(child.pid) is None
 
 
-def test_a_folder_that_is_mounted_is_not_mounted_again(tmp_path: Path) -> None:
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(f"36 35 98:0 / {tmp_path / 'shm'} rw - tmpfs tmpfs rw\n")
-    assert shm.mounted(tmp_path / "shm", mounts)
-    assert not shm.mounted(tmp_path / "other", mounts)
-    shm.mount(tmp_path / "shm", 1, mounts)
-    assert (tmp_path / "shm").is_dir()
+def test_the_shared_memory_is_mounted_once_and_is_ours_too(tmp_path: Path) -> None:
+    mounts, folder, called = tmp_path / "mountinfo", tmp_path / "shm", list[tuple[Any, ...]]()
+    mounts.write_text("36 35 98:0 / /other rw - tmpfs tmpfs rw\n")
+    shm.share(folder, 64, mounts, lambda *call: called.append(call))
+    assert folder.is_dir()
+    bind = (bytes(folder), b"/dev/shm", None, shm.BIND, None)
+    assert called == [(b"tmpfs", bytes(folder), b"tmpfs", shm.NOSUID | shm.NODEV, b"size=64m,mode=1777"), bind]
+    mounts.write_text(f"36 35 98:0 / {folder} rw - tmpfs tmpfs rw\n")
+    shm.share(folder, 64, mounts, lambda *call: called.append(call))
+    assert called[2:] == [bind]
+
+
+def test_a_mount_that_is_refused_says_why(tmp_path: Path) -> None:
+    with pytest.raises(shm.MountError, match=r"cannot be mounted on .*none"):
+        shm.mount(b"none", bytes(tmp_path / "none"), None, shm.BIND, None)
 
 
 def a_cuda(**statuses: int) -> Any:
