@@ -6,9 +6,9 @@ import msgspec
 import pynvml
 import structlog
 
-from deviceplugin.mps import component, shm
+from deviceplugin.mps import component, mounts
+from deviceplugin.mps.mounts import MountError
 from deviceplugin.mps.settings import Settings
-from deviceplugin.mps.shm import MountError
 from protos import flags, logs
 from protos.contract.shared_settings import SettingsError
 
@@ -22,7 +22,7 @@ def mps(settings: Settings) -> None:
     """Run MPS on the GPUs of this node that are given over to it, one control daemon for each."""
     logs.configure(settings.log_format, settings.log_level)
     log.info("settings", **msgspec.to_builtins(settings, enc_hook=str))
-    shm.share(settings.mps_dir / "shm", settings.shm_mib)
+    mounts.prepare(settings.mps_dir, settings.shm_mib)
     asyncio.run(component.run(settings, pynvml))
 
 

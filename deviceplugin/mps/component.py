@@ -118,7 +118,7 @@ class Component:
             log.warning("holders_not_read", error=str(error))
 
     def _unit(self, gpu: Gpu) -> Unit:
-        folder = self.settings.mps_dir / gpu.uuid
+        folder = exchange.folder_of(self.settings.mps_dir, gpu.uuid)
         control = Control(self.settings.control, folder / "pipe", folder / "log", gpu.uuid)
         commands: Commands = V3(control) if self._protocol == 3 else V2(control, gpu.total_mib)
         ask = partial(self._ask_a_client, control.environment, commands) if self.settings.probe_s else None

@@ -5,6 +5,7 @@ are mounted into containers that run.
 """
 
 import asyncio
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,8 @@ START_S = 20.0
 QUIT_S = 10.0
 """Longest time from the command to quit to the end of the daemon."""
 RETRY_S = 0.1
+LOG_BYTES = 4 << 20
+"""Of each log."""
 
 
 class Daemon:
@@ -86,6 +89,13 @@ class Daemon:
         found = (processes.of(pid) for pid in [*pids, *(server.pid for server in servers)])
         old = (process for process in self.processes if processes.alive(process))
         self.processes = tuple(dict.fromkeys([*(process for process in found if process), *old]))
+
+    def trim(self) -> None:
+        """Empty logs that have grown long: they are in memory."""
+        for log_file in (self._folder / "log").rglob("*.log"):
+            with suppress(OSError):
+                if log_file.stat().st_size > LOG_BYTES:
+                    os.truncate(log_file, 0)
 
     def _prepare(self) -> None:
         """Make the folders, and remove what a daemon left in them."""

@@ -19,6 +19,8 @@ from protos.files import FileError
 
 T = TypeVar("T")
 HOLDERS, STATE = "holders.json", "state.json"
+GPUS, SHM = "gpus", "shm"
+"""Folders beside them, each a tmpfs of limited size: containers can write into them."""
 DEFAULT_DIR = "/run/gangshare/mps"
 
 Uuid = Annotated[str, msgspec.Meta(min_length=1, max_length=GPU_TEXT.most, pattern=r"^[A-Za-z0-9-]+$")]
@@ -88,6 +90,11 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     protocol: Literal[2, 3]
     """3: a container gets limits that it cannot change."""
     gpus: Annotated[dict[Uuid, Served], msgspec.Meta(max_length=GPUS_PER_NODE.most)]
+
+
+def folder_of(folder: Path, uuid: str) -> Path:
+    """The folder of a GPU's daemon, which containers see parts of."""
+    return folder / GPUS / uuid
 
 
 def now() -> float:

@@ -105,10 +105,10 @@ class Partner:
         while True:
             state = self._state()
             folder = state.gpus[share.uuid].admitted.get(key) if state and share.uuid in state.gpus else None
-            if state and folder and answers.below(folder, self._folder / share.uuid):
+            if state and folder and answers.below(folder, exchange.folder_of(self._folder, share.uuid)):
                 return Pipes(
                     folder=folder,
-                    shm=str(self._folder / "shm"),
+                    shm=str(self._folder / exchange.SHM),
                     own_limits=state.protocol == 2,
                     holder=answers.holder(uid, container, share, self._inventory(), mps=True),
                 )

@@ -129,6 +129,7 @@ class Unit:
         if now - self._checked >= CHECK_S or (self.checks.failing and not self.checks.trouble):
             await self.checks.run()
             self.daemon.note(self.checks.servers)
+            self.daemon.trim()
             self._checked = asyncio.get_running_loop().time()
         if any(holder.ends for holder in holders) and now - self._ended >= END_LOOK_S:
             await self._end_clients(holders)

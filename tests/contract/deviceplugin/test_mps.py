@@ -11,6 +11,7 @@ from typing import Literal
 
 import pytest
 
+from deviceplugin.mps import exchange
 from protos.contract import names
 from protos.contract.isolation import Isolation
 from tests.contract.deviceplugin.world import Node, a_container, a_node
@@ -46,7 +47,7 @@ async def test_a_part_gets_the_pipes_and_limits_and_a_whole_gpu_is_free_of_mps(f
         node.bind("part", a_container(mem=4, slices=25), on={"main": (1,)})
         await node.runs("part")
         env = node.env("part")
-        assert env["CUDA_MPS_PIPE_DIRECTORY"] == str(folder / uuid / "pipe")
+        assert env["CUDA_MPS_PIPE_DIRECTORY"] == str(exchange.folder_of(folder, uuid) / "pipe")
         assert env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M"
         assert env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
         await node.until(lambda: _isolation(node) is not None, "the level is published")
@@ -66,7 +67,9 @@ async def test_with_namespaces_each_container_sees_its_own_folder(folder: Path) 
         await node.runs("pair")
         folders = [node.env("pair", name)["CUDA_MPS_PIPE_DIRECTORY"] for name in "ab"]
         assert len(set(folders)) == 2
-        assert all(Path(each).is_relative_to(folder / node.uuids[0] / "pipe" / "gpu") for each in folders)
+        assert all(
+            Path(each).is_relative_to(exchange.folder_of(folder, node.uuids[0]) / "pipe" / "gpu") for each in folders
+        )
         assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in node.env("pair", "a")
 
 

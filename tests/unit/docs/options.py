@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from deviceplugin.command import command as plugin
+from deviceplugin.mps.command import command as mps
 from extender.__main__ import app
 from extender.cli.simulate import simulate
 from extender.server.command import command as extender
@@ -27,7 +28,11 @@ def _known(made: object) -> Command:
     return made
 
 
-PROCESSES = {"gangshare extender": command(extender), "gangshare plugin": command(plugin)}
+PROCESSES = {
+    "gangshare extender": command(extender),
+    "gangshare plugin": command(plugin),
+    "python -m deviceplugin.mps": command(mps),
+}
 
 
 def commands() -> dict[str, Command]:

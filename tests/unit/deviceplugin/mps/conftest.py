@@ -111,18 +111,18 @@ class World:
 
     def unkind(self, name: str, on: bool = True, uuid: str = "GPU-0") -> None:
         """Make the stand-in of this GPU unkind, or kind again."""
-        file = self.folder / uuid / "log" / name
+        file = exchange.folder_of(self.folder, uuid) / "log" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch() if on else file.unlink()
 
     def commands(self, uuid: str = "GPU-0") -> list[str]:
-        file = self.folder / uuid / "log" / "commands"
+        file = exchange.folder_of(self.folder, uuid) / "log" / "commands"
         return file.read_text().splitlines() if file.exists() else []
 
     @asynccontextmanager
     async def client(self, pipes: str, pod: str = "") -> AsyncIterator[asyncio.subprocess.Process]:
         """A process that is connected to MPS."""
-        log = self.folder / "GPU-0" / "log"
+        log = exchange.folder_of(self.folder, "GPU-0") / "log"
         process = await asyncio.create_subprocess_exec(
             str(self.program),
             "client!",

@@ -63,10 +63,13 @@ async def test_a_part_waits_until_it_is_admitted(node: Node) -> None:
     await asyncio.sleep(0.05)
     assert not asked.done()
     assert node.holders == (Holder(pod="p", container="main", gpu="GPU-0", mps=True, mem_mib=4096, percent=25),)
-    node.says("serving", admitted=str(node.folder / "GPU-0" / "pipe"))
+    node.says("serving", admitted=str(exchange.folder_of(node.folder, "GPU-0") / "pipe"))
     pipes = await asked
     assert pipes is not None
-    assert (pipes.folder, pipes.shm) == (str(node.folder / "GPU-0" / "pipe"), str(node.folder / "shm"))
+    assert (pipes.folder, pipes.shm) == (
+        str(exchange.folder_of(node.folder, "GPU-0") / "pipe"),
+        str(node.folder / "shm"),
+    )
     assert pipes.own_limits
 
 
@@ -122,7 +125,7 @@ async def test_without_a_component_parts_are_refused_only_where_there_should_be_
 
 
 async def test_a_component_that_no_longer_writes_admits_nothing(node: Node) -> None:
-    node.says("serving", admitted=str(node.folder / "GPU-0" / "pipe"), age=60)
+    node.says("serving", admitted=str(exchange.folder_of(node.folder, "GPU-0") / "pipe"), age=60)
     assert "component does not answer" in await node.refused()
     assert "component does not answer" in await node.refused(WHOLE)
 

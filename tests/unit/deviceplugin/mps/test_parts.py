@@ -13,12 +13,12 @@ from typing import Any
 import pynvml
 import pytest
 
-from deviceplugin.mps import component, ending, probe, processes, shm
+from deviceplugin.mps import component, ending, exchange, mounts, probe, processes, v3
 from deviceplugin.mps.control import Client
 from deviceplugin.mps.ending import Stuck
 from deviceplugin.mps.exchange import Process
 from deviceplugin.mps.gpus import GpuError, Gpus
-from deviceplugin.mps.settings import Settings
+from deviceplugin.mps.settings import LONGEST_DIR, Settings
 from protos.contract.shared_settings import SettingsError
 from tests.unit.deviceplugin.fake_nvml import Gpu
 from tests.unit.deviceplugin.mps.conftest import MpsNvml, World, a_holder
@@ -89,21 +89,21 @@ async def test_a_process_that_got_the_number_later_is_not_ended() -> None:
     assert processes.of(child.pid) is None
 
 
-def test_the_shared_memory_is_mounted_once_and_is_ours_too(tmp_path: Path) -> None:
-    mounts, folder, called = tmp_path / "mountinfo", tmp_path / "shm", list[tuple[Any, ...]]()
-    mounts.write_text("36 35 98:0 / /other rw - tmpfs tmpfs rw\n")
-    shm.share(folder, 64, mounts, lambda *call: called.append(call))
-    assert folder.is_dir()
-    bind = (bytes(folder), b"/dev/shm", None, shm.BIND, None)
-    assert called == [(b"tmpfs", bytes(folder), b"tmpfs", shm.NOSUID | shm.NODEV, b"size=64m,mode=1777"), bind]
-    mounts.write_text(f"36 35 98:0 / {folder} rw - tmpfs tmpfs rw\n")
-    shm.share(folder, 64, mounts, lambda *call: called.append(call))
-    assert called[2:] == [bind]
+def test_what_containers_can_write_into_is_of_limited_size_and_mounted_once(tmp_path: Path) -> None:
+    listed, called = tmp_path / "mountinfo", list[tuple[Any, ...]]()
+    gpus, shm = tmp_path / "gpus", tmp_path / "shm"
+    listed.write_text(f"36 35 98:0 / {gpus} rw - tmpfs tmpfs rw\n37 35 98:0 / /other rw - tmpfs tmpfs rw\n")
+    mounts.prepare(tmp_path, 64, listed, lambda *call: called.append(call))
+    assert gpus.is_dir()
+    assert called == [
+        (b"tmpfs", bytes(shm), b"tmpfs", mounts.NOSUID | mounts.NODEV, b"size=64m,mode=1777"),
+        (bytes(shm), b"/dev/shm", None, mounts.BIND, None),
+    ]
 
 
 def test_a_mount_that_is_refused_says_why(tmp_path: Path) -> None:
-    with pytest.raises(shm.MountError, match=r"cannot be mounted on .*none"):
-        shm.mount(b"none", bytes(tmp_path / "none"), None, shm.BIND, None)
+    with pytest.raises(mounts.MountError, match=r"cannot be mounted on .*none"):
+        mounts.mount(b"none", bytes(tmp_path / "none"), None, mounts.BIND, None)
 
 
 def a_cuda(**statuses: int) -> Any:
@@ -157,5 +157,6 @@ def test_gpus_are_given_over_by_uuid_or_index() -> None:
 
 def test_the_longest_path_of_a_socket_fits() -> None:
     uuid = "GPU-00000000-0000-0000-0000-000000000000"
-    deepest = Path("/" + "x" * 23) / uuid / "pipe" / "gpu" / ("c" + "0" * 16) / "control"
+    folder = exchange.folder_of(Path("/" + "x" * (LONGEST_DIR - 1)), uuid)
+    deepest = folder / "pipe" / "gpu" / v3.namespace("p/main") / "control"
     assert len(os.fsencode(deepest)) <= 107

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 import pynvml
+import pytest
 
-from deviceplugin.mps import exchange, processes
+from deviceplugin.mps import daemon, exchange, processes
 from tests.unit.deviceplugin.fake_nvml import Gpu
 from tests.unit.deviceplugin.mps.conftest import World, a_holder, line, replaced
 
@@ -56,7 +57,7 @@ async def test_a_container_is_admitted_with_its_limits(world: World) -> None:
             assert sum("--pinned-memory-limit=2048M --active-thread-percentage=25" in words for words in limits) == 1
             assert sum("--pinned-memory-limit=8192M --active-thread-percentage=50" in words for words in limits) == 1
         else:
-            assert set(folders.values()) == {str(world.folder / "GPU-0" / "pipe")}
+            assert set(folders.values()) == {str(exchange.folder_of(world.folder, "GPU-0") / "pipe")}
             assert "set_default_active_thread_percentage 25" in limits
             assert limits[-1].startswith("set_device_pinned_mem_limit")
             assert limits[-1].endswith(" 0 8192M")
@@ -224,16 +225,34 @@ async def test_a_daemon_that_was_killed_beside_clients_is_replaced_with_its_fold
     world.hold(holder)
     async with world.running():
         folders = await world.admitted(holder)
-        pipe = (world.folder / "GPU-0" / "pipe").stat().st_ino
+        pipe = (exchange.folder_of(world.folder, "GPU-0") / "pipe").stat().st_ino
         before = world.served().processes
         async with world.client(folders[holder.key], "p") as client:
             assert await line(client) == "connected"
             os.kill(before[0].pid, signal.SIGKILL)
             await world.until(lambda served: served.phase == "serving" and before[0] not in served.processes)
             folders = await world.admitted(holder)
-        assert (world.folder / "GPU-0" / "pipe").stat().st_ino == pipe  # it is mounted into containers
+        assert (
+            exchange.folder_of(world.folder, "GPU-0") / "pipe"
+        ).stat().st_ino == pipe  # it is mounted into containers
         async with world.client(folders[holder.key], "p") as client:
             assert await line(client) == "connected"
+
+
+async def test_logs_do_not_fill_the_memory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "LOG_BYTES", 1000)
+    world.hold()
+    async with world.running():
+        await world.phase("serving")
+        long, short = (
+            exchange.folder_of(world.folder, "GPU-0") / "log" / f"{name}.log" for name in ("control", "server")
+        )
+        short.write_bytes(b"x")
+        long.write_bytes(b"x" * 2000)
+        async with asyncio.timeout(10):
+            while long.stat().st_size:  # noqa: ASYNC110 - a file has no event
+                await asyncio.sleep(0.02)
+        assert short.read_bytes() == b"x"
 
 
 async def test_a_daemon_that_does_not_start_is_tried_again(world: World) -> None:

@@ -1,15 +1,16 @@
-"""The shared memory of MPS: a tmpfs of its own, so that clients cannot fill the host's.
-
-Clients have it as /dev/shm, and so have the daemons, which are our children.
-"""
+"""The folders that containers can write into, each a tmpfs of its own: so that they cannot fill the host's /run."""
 
 import ctypes
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+from deviceplugin.mps import exchange
+
 MOUNTS = Path("/proc/self/mountinfo")
 OURS = Path("/dev/shm")
+GPUS_MIB = 256
+"""Pipes and logs of all daemons."""
 NOSUID, NODEV, BIND = 2, 4, 4096
 """Flags of mount(2)."""
 
@@ -30,15 +31,19 @@ def mount(source: bytes, target: bytes, kind: bytes | None, flags: int, options:
         raise MountError(f"{os.fsdecode(source)} cannot be mounted on {os.fsdecode(target)} ({why})")
 
 
-def share(folder: Path, size_mib: int, mounts: Path = MOUNTS, call: Call = mount) -> None:
-    """Make this folder a tmpfs, unless it is one, and our /dev/shm; raises MountError.
-
-    The tmpfs stays when we end: clients use it.
-    """
+def tmpfs(folder: Path, size_mib: int, mode: str, mounts: Path = MOUNTS, call: Call = mount) -> None:
+    """Make this folder a tmpfs, unless it is one; raises MountError. It stays when we end: clients use it."""
     folder.mkdir(parents=True, exist_ok=True)
     if not mounted(folder, mounts):
-        call(b"tmpfs", bytes(folder), b"tmpfs", NOSUID | NODEV, f"size={size_mib}m,mode=1777".encode())
-    call(bytes(folder), bytes(OURS), None, BIND, None)
+        options = f"size={size_mib}m,mode={mode}".encode()
+        call(b"tmpfs", bytes(folder), b"tmpfs", NOSUID | NODEV, options)
+
+
+def prepare(folder: Path, shm_mib: int, mounts: Path = MOUNTS, call: Call = mount) -> None:
+    """Make the folders that containers can write into; raises MountError. Ours and theirs is one /dev/shm."""
+    tmpfs(folder / exchange.GPUS, GPUS_MIB, "0755", mounts, call)
+    tmpfs(folder / exchange.SHM, shm_mib, "1777", mounts, call)
+    call(bytes(folder / exchange.SHM), bytes(OURS), None, BIND, None)
 
 
 def mounted(folder: Path, mounts: Path = MOUNTS) -> bool:
