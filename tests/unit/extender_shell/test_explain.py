@@ -229,6 +229,7 @@ def test_a_queue_says_how_many_pods_wait_as_an_explanation_does() -> None:
 CODES = [row[0] for row in table(page("docs/operations.md"), "code", "sentence (an example)", "what to do")]
 FAILED_AT_ADMISSION = {
     "NodeFull", "PodUnknown", "NodeUnknown", "ApiSilent", "OneReplica", "PodEnded", "ClassUnknown",
+    "MpsNotReady", "MpsOneGpu",
 }  # fmt: skip
 NOTHING = {"BindConflict", "BindUnseen", "NodesNotChecked", "BindElsewhere", "PodGone", "NotReady"}
 
