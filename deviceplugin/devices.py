@@ -11,9 +11,9 @@ import msgspec
 
 from deviceplugin.machine import Gpu as MachineGpu
 from deviceplugin.machine import Machine
+from deviceplugin.mps import level
 from protos.contract import codec, names
 from protos.contract.inventory import HEALTHY, Gpu, Inventory
-from protos.contract.isolation import Isolation
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 
 MESSAGE_BYTES = 4 * 2**20
@@ -49,7 +49,7 @@ def inventory(machine: Machine, health: Mapping[str, str], sharing: Sharing) -> 
         slices_per_gpu=sharing.slices_per_gpu,
         replicas=sharing.replicas,
         fabric=machine.fabric,
-        isolation=Isolation(compute=machine.mps.compute, why=machine.mps.why) if machine.mps else None,
+        isolation=level.joined(None, machine.mps),
         gpus=tuple(_gpu(gpu, health.get(gpu.uuid, HEALTHY), sharing.unit_mib) for gpu in machine.gpus),
         links=machine.links,
     )

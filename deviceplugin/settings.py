@@ -35,6 +35,10 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
     standalone: Annotated[bool, Flag("Run without the extender. The plugin places the pods of its node.")] = False
     kubelet_dir: Annotated[Path, Flag("Folder of the kubelet's device plugin sockets.")] = Path(names.DEVICE_PLUGIN_DIR)
     pod_resources: Annotated[Path, Flag("Socket of the kubelet's PodResources API.")] = Path(names.POD_RESOURCES_SOCKET)
+    mps_dir: Annotated[
+        Path | None,
+        Flag("Folder that is shared with the MPS component of this node. Without it, MPS is not used."),
+    ] = None
     kubeconfig: Annotated[
         str, Flag("Kubeconfig file. Without one: the service account, or else $KUBECONFIG.", metavar="FILE")
     ] = ""
@@ -69,10 +73,6 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
     cool_down_s: Annotated[float, Flag("Seconds without errors after which an unhealthy GPU is healthy again.")] = (
         COOL_DOWN_S
     )
-    mps_dir: Annotated[
-        Path | None,
-        Flag("Folder that is shared with the MPS component of this node. Without it, MPS is not used."),
-    ] = None
     stop_delay_s: Annotated[
         float,
         Flag("Seconds between the annotation that the plugin stops, and its stop. No pod is placed there any more."),

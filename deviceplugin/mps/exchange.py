@@ -102,28 +102,6 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def read_holders(folder: Path) -> Holders | None:
-    """Who holds which GPU, None if the plugin has not said; raises FileError."""
-    return _read(folder / HOLDERS, _decoded(Holders))
-
-
-def read_state(folder: Path) -> State | None:
-    """How MPS stands, None without a component; raises FileError."""
-    return _read(folder / STATE, _decoded(State))
-
-
-def write(folder: Path, content: Holders | State) -> None:
-    """Replace the file of this content as a whole; raises OSError."""
-    path = folder / (HOLDERS if isinstance(content, Holders) else STATE)
-    beside = path.with_suffix(f".{os.getpid()}")
-    beside.write_bytes(msgspec.json.encode(content))
-    beside.replace(path)
-
-
-def _read(path: Path, parse: Callable[[bytes], T]) -> T | None:
-    return files.read(path, parse, MPS_FILE) if files.stamp(path) else None
-
-
 def _decoded(kind: type[T]) -> Callable[[bytes], T]:
     def parse(content: bytes) -> T:
         try:
@@ -136,3 +114,29 @@ def _decoded(kind: type[T]) -> Callable[[bytes], T]:
         return decoded
 
     return parse
+
+
+decode_holders, decode_state = _decoded(Holders), _decoded(State)
+"""The content of a file; raise FileError."""
+
+
+def read_holders(folder: Path) -> Holders | None:
+    """Who holds which GPU, None if the plugin has not said; raises FileError."""
+    return _read(folder / HOLDERS, decode_holders)
+
+
+def read_state(folder: Path) -> State | None:
+    """How MPS stands, None without a component; raises FileError."""
+    return _read(folder / STATE, decode_state)
+
+
+def write(folder: Path, content: Holders | State) -> None:
+    """Replace the file of this content as a whole; raises OSError."""
+    path = folder / (HOLDERS if isinstance(content, Holders) else STATE)
+    beside = path.with_suffix(f".{os.getpid()}")
+    beside.write_bytes(msgspec.json.encode(content))
+    beside.replace(path)
+
+
+def _read(path: Path, parse: Callable[[bytes], T]) -> T | None:
+    return files.read(path, parse, MPS_FILE) if files.stamp(path) else None

@@ -12,6 +12,8 @@ import structlog
 from deviceplugin.machine import Machine, MpsLevel, Source
 from deviceplugin.mps import exchange
 from deviceplugin.mps.exchange import Served, State
+from protos.contract.bounds import ISOLATION_WHY
+from protos.contract.isolation import PROMISED, Isolation
 from protos.contract.reason import Reason
 from protos.files import FileError
 
@@ -61,6 +63,15 @@ def marked(machine: Machine, state: State | None, now: float) -> Machine:
         for gpu in machine.gpus
     )
     return msgspec.structs.replace(machine, gpus=tuple(found), mps=level(state, machine, now))
+
+
+def joined(isolation: Isolation | None, mps: MpsLevel | None) -> Isolation | None:
+    """The isolation of memory, as others than MPS prove it, with that of compute; None where neither is set up."""
+    if mps is None:
+        return isolation
+    memory = isolation or PROMISED
+    why = ("" if memory.memory else memory.why, mps.why)
+    return Isolation(memory=memory.memory, compute=mps.compute, why="; ".join(filter(None, why))[: ISOLATION_WHY.most])
 
 
 class MpsSource:

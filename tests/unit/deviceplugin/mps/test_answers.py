@@ -124,6 +124,16 @@ def test_the_inventory_tells_the_level_only_where_mps_is_set_up() -> None:
     assert devices.inventory(capped, {}, Sharing()).isolation == Isolation(compute="mps")
 
 
+def test_memory_and_compute_are_isolated_by_different_means() -> None:
+    driver, none = Isolation(memory="driver", why="nothing caps compute"), Isolation(why="driver 580 is older than 615")
+    assert level.joined(driver, None) == driver
+    assert level.joined(None, None) is None
+    assert level.joined(driver, MpsLevel("mps")) == Isolation(memory="driver", compute="mps")
+    assert level.joined(driver, MpsLevel(why="x")) == Isolation(memory="driver", why="x")
+    assert level.joined(none, MpsLevel("mps")) == Isolation(compute="mps", why=none.why)
+    assert level.joined(none, MpsLevel(why="x")) == Isolation(why=f"{none.why}; x")
+
+
 def test_a_source_reads_the_components_file_each_time(tmp_path: Path) -> None:
     source = MpsSource(Fixed(), tmp_path)
     assert source.trouble is None
