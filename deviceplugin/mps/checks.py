@@ -6,9 +6,10 @@ A check has a deadline, and one that fails is repeated once before the daemon co
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from deviceplugin.mps import processes
+from deviceplugin.mps import control, processes
 from deviceplugin.mps.control import Client, Commands, ControlError, Server
 from deviceplugin.mps.ending import Stuck
+from protos.contract.printable import printable
 
 PATIENCE_S = 20.0
 """Seconds that a server may be busy with itself, and that a client may be listed after its end."""
@@ -16,6 +17,8 @@ FAILURES = 2
 """So many checks in a row must fail."""
 PROBE_S = 20.0
 """Longest time that a client may take to connect."""
+CLIENT_SAYS = 4096
+"""Bytes that a client prints at most."""
 NOT_READY = "the MPS server does not take clients"
 FAULT = "a fatal error of a client blocks the MPS server"
 NO_SERVER = "the MPS server has ended"
@@ -90,15 +93,12 @@ async def ask_a_client(program: Sequence[str], environment: dict[str, str], unkn
     process = await asyncio.create_subprocess_exec(
         *program, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
     )
-    assert process.stdout is not None
     try:
         async with asyncio.timeout(PROBE_S):
-            said = await process.stdout.read(256)
+            said = await control.output(process, CLIENT_SAYS) or b""
             status = await process.wait()
     except TimeoutError:
         return f"no answer in {PROBE_S:g} s"
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return said.decode(errors="replace").strip()[:120] if status not in (0, unknown) else ""
+        await control.end(process)
+    return printable(said.decode(errors="replace").strip())[:120] if status not in (0, unknown) else ""

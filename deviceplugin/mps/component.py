@@ -31,6 +31,8 @@ log = structlog.get_logger()
 READ_S = 5.0
 """Seconds between two readings of the GPUs."""
 CLIENT = (sys.executable, "-m", "deviceplugin.mps.probe")
+MODE_S = 10.0
+"""Longest time that NVML may take to set a compute mode."""
 BEAT_S = 2.0
 """The file of the state is written at least this often: the plugin takes an older one for that of a dead component."""
 
@@ -136,9 +138,13 @@ class Component:
         own = {**environment, "CUDA_MPS_PIPE_DIRECTORY": str(commands.clients_folder())}
         return await checks.ask_a_client(self._client, own, probe.UNKNOWN)
 
-    def _make_exclusive(self, uuid: str, exclusive: bool) -> None:
+    async def _make_exclusive(self, uuid: str, exclusive: bool) -> None:
         """Set the compute mode of a GPU, and note it until the next reading. Raises GpuError."""
-        self._gpus.make_exclusive(uuid, exclusive)
+        try:
+            async with asyncio.timeout(MODE_S):
+                await asyncio.to_thread(self._gpus.make_exclusive, uuid, exclusive)
+        except TimeoutError as error:
+            raise GpuError(f"NVML does not set the compute mode of {uuid} in {MODE_S:g} s") from error
         if uuid in self._shown:
             self._shown[uuid] = msgspec.structs.replace(self._shown[uuid], exclusive=exclusive)
 
@@ -156,7 +162,7 @@ class Component:
         await self.read()
         for uuid in left.gpus.keys() - self.units.keys():
             try:
-                self._gpus.make_exclusive(uuid, False)
+                await self._make_exclusive(uuid, False)
             except GpuError as error:
                 log.warning("compute_mode_not_set", gpu=uuid, exclusive=False, error=str(error))
 

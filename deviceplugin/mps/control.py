@@ -6,6 +6,7 @@ A daemon that is wedged takes the connection and never answers, so a run without
 import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -15,6 +16,9 @@ from protos.contract.printable import brief, printable
 
 ANSWER_S = 5.0
 """Longest wait for an answer."""
+END_S = 1.0
+"""Longest wait for the end of a program that was killed."""
+CHUNK = 64 << 10
 
 
 class ControlError(Exception):
@@ -89,27 +93,45 @@ class Control:
         try:
             async with asyncio.timeout(ANSWER_S):
                 said = await _exchange(process, command)
-                status = await process.wait()
+                status = await process.wait() if said is not None else 0
         except TimeoutError as error:
             raise ControlError(f"no answer to {asked} in {ANSWER_S:g} s") from error
         finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            await end(process)
+        if said is None:
+            raise ControlError(f"{asked}: {MPS_ANSWER.exceeded(MPS_ANSWER.most + 1)}")
         if status:
             raise ControlError(f"{asked} failed: {brief(printable(said.strip()), 120) or f'status {status}'}")
         return said
 
 
-async def _exchange(process: asyncio.subprocess.Process, command: str) -> str:
-    assert process.stdin is not None
+async def end(process: asyncio.subprocess.Process) -> None:
+    """End a program, if it has not ended. One that leaves its output open to another process is not waited for."""
+    with suppress(ProcessLookupError):
+        if process.returncode is None:
+            process.kill()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(END_S):
+            while process.stdout is not None and await process.stdout.read(CHUNK):
+                pass
+            await process.wait()
+
+
+async def output(process: asyncio.subprocess.Process, most: int) -> bytes | None:
+    """All that the program prints, None if it is more than this."""
     assert process.stdout is not None
+    said = b""
+    while chunk := await process.stdout.read(CHUNK):
+        said += chunk
+        if len(said) > most:
+            return None
+    return said
+
+
+async def _exchange(process: asyncio.subprocess.Process, command: str) -> str | None:
+    assert process.stdin is not None
     if command:
         process.stdin.write(f"{command}\n".encode())
     process.stdin.close()
-    said = await process.stdout.read(MPS_ANSWER.most)
-    while len(said) < MPS_ANSWER.most and (more := await process.stdout.read(MPS_ANSWER.most - len(said))):
-        said += more
-    if len(said) == MPS_ANSWER.most:
-        process.kill()
-    return said.decode(errors="replace")
+    said = await output(process, MPS_ANSWER.most)
+    return said.decode(errors="replace") if said is not None else None

@@ -50,6 +50,10 @@ class Daemon:
         own = self._child.pid if self._child is not None else 0
         return any(processes.alive(process) for process in self.processes if process.pid != own)
 
+    def lingers(self) -> bool:
+        """Whether a process could not be ended: it may be stuck in the driver."""
+        return not self.made and any(map(processes.alive, self.processes))
+
     async def start(self) -> None:
         """Start the daemon and its server; raises ControlError, and then nothing of it runs."""
         self._prepare()
@@ -80,8 +84,10 @@ class Daemon:
                     await child.wait()
         await processes.end(self.processes)
         if child is not None:
-            await child.wait()
-        self.processes = ()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(processes.GRACE_S):
+                    await child.wait()
+        self.processes = tuple(filter(processes.alive, self.processes))
 
     def note(self, servers: tuple[Server, ...] | list[Server]) -> None:
         """Remember the processes to end, whatever becomes of the daemon."""

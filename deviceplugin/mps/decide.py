@@ -16,6 +16,7 @@ GONE = "the driver does not show the GPU"
 MIG = "the GPU is in MIG mode"
 UNTOLD = "the device plugin has not said yet who holds the GPU"
 STRANGER = "a process that is no client of MPS uses the GPU"
+LINGERING = "a process of the last control daemon does not end"
 ENDED = "the control daemon has ended"
 
 
@@ -39,6 +40,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     daemon: Literal["none", "starting", "running", "ended"] = "none"
     servers: bool = False
     """A server of the daemon lives."""
+    lingering: bool = False
+    """A process of the last daemon cannot be ended."""
     trouble: str = ""
     """Why the daemon or its server does not work, "" if it does."""
     pause: bool = False
@@ -84,6 +87,8 @@ def _run(facts: Facts) -> Verdict:
         return Verdict(Step.NOTHING, "serving")
     if facts.daemon == "starting":
         return Verdict(Step.NOTHING, "starting")
+    if facts.lingering:
+        return Verdict(Step.NOTHING, "wedged", LINGERING)
     if facts.strangers:
         return Verdict(Step.NOTHING, "blocked", STRANGER)
     if facts.pause:

@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 import msgspec
 import structlog
 
-from deviceplugin.mps import ending
+from deviceplugin.mps import ending, processes
 from deviceplugin.mps.checks import Checks
 from deviceplugin.mps.control import ControlError
 from deviceplugin.mps.daemon import Daemon
@@ -36,7 +36,7 @@ class Unit:
         daemon: Daemon,
         checks: Checks,
         look: Callable[[], tuple[Gpu | None, Sequence[Holder] | None]],
-        make_exclusive: Callable[[bool], None],
+        make_exclusive: Callable[[bool], Awaitable[None]],
         pod_of: ending.PodOf,
         margin: float,
     ) -> None:
@@ -67,7 +67,7 @@ class Unit:
         if verdict.step is Step.STOP:
             await self.daemon.stop()
             self._forget()
-        self._set_mode(gpu, holders)
+        await self._set_mode(gpu, holders)
         if verdict.step is Step.START:
             await self._start()
         elif verdict.phase == "serving":
@@ -79,7 +79,7 @@ class Unit:
         """End the daemon, and give the GPU back to everybody."""
         await self.daemon.stop()
         with suppress(GpuError):
-            self._make_exclusive(False)
+            await self._make_exclusive(False)
 
     def _facts(self, gpu: Gpu | None, holders: Sequence[Holder] | None, now: float) -> Facts:
         ours = {holder.pod for holder in holders or () if holder.mps}
@@ -87,25 +87,27 @@ class Unit:
         return Facts(
             present=gpu is not None,
             mig=gpu is not None and gpu.mig,
-            strangers=gpu is not None and any(self._pod_of(pid) not in ours for pid in gpu.pids),
+            strangers=gpu is not None
+            and any(processes.of(pid) is not None and self._pod_of(pid) not in ours for pid in gpu.pids),
             holders=holders,
             daemon="ended" if ended else "running" if made else "none",
+            lingering=self.daemon.lingers(),
             servers=ended and self.daemon.servers_alive(),
             trouble=self.checks.trouble,
             pause=now < self._not_before,
         )
 
-    def _set_mode(self, gpu: Gpu | None, holders: Sequence[Holder] | None) -> None:
+    async def _set_mode(self, gpu: Gpu | None, holders: Sequence[Holder] | None) -> None:
         """While MPS serves the GPU, or containers expect it, no other process may use the GPU."""
         if gpu is None or gpu.mig or holders is None:
             return
         wanted = self.daemon.made or any(holder.mps for holder in holders)
         if gpu.exclusive != wanted:
-            self._exclude(wanted)
+            await self._exclude(wanted)
 
-    def _exclude(self, exclusive: bool) -> bool:
+    async def _exclude(self, exclusive: bool) -> bool:
         try:
-            self._make_exclusive(exclusive)
+            await self._make_exclusive(exclusive)
         except GpuError as error:
             log.warning("compute_mode_not_set", gpu=self.uuid, exclusive=exclusive, error=str(error))
             return False
@@ -114,7 +116,7 @@ class Unit:
     async def _start(self) -> None:
         self._publish(Verdict(Step.START, "starting"), {})
         try:
-            if not self._exclude(True):
+            if not await self._exclude(True):
                 raise ControlError("the compute mode cannot be set")
             await self.daemon.start()
         except ControlError as error:

@@ -128,7 +128,7 @@ async def test_an_answer_without_end_and_a_program_that_is_missing_are_errors(
     endless = tmp_path / "endless"
     endless.write_text("#!/bin/sh\nexec yes\n")
     endless.chmod(0o755)
-    with pytest.raises(ControlError, match="x failed"):
+    with pytest.raises(ControlError, match="x: an answer of the MPS control program: "):
         await Control(str(endless), tmp_path, tmp_path, "GPU-0").ask("x")
     with pytest.raises(ControlError, match="cannot be run"):
         await Control(str(tmp_path / "none"), tmp_path, tmp_path, "GPU-0").ask("x")

@@ -25,6 +25,8 @@ PART, WHOLE = a_holder("part"), a_holder("whole", mps=False)
         ({"mig": True, "daemon": "running", "holders": [PART]}, Step.STOP, "blocked"),
         ({"strangers": True}, Step.NOTHING, "blocked"),
         ({"pause": True}, Step.NOTHING, "wedged"),
+        ({"lingering": True}, Step.NOTHING, "wedged"),
+        ({"lingering": True, "holders": [WHOLE]}, Step.NOTHING, "yielded"),
         ({"holders": [WHOLE]}, Step.NOTHING, "yielded"),
         ({"holders": [WHOLE], "daemon": "running"}, Step.STOP, "yielded"),
         ({"holders": [WHOLE], "daemon": "running", "trouble": "x"}, Step.STOP, "yielded"),
