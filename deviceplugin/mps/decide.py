@@ -70,8 +70,8 @@ def decide(facts: Facts) -> Verdict:
         return Verdict(Step.NOTHING if facts.daemon == "none" else Step.STOP, "yielded", _held(outsiders[0]))
     trouble = ENDED if facts.daemon == "ended" else facts.trouble
     if trouble:
-        lost = facts.daemon == "ended" and not facts.servers  # nothing is left that a restart would end
-        return Verdict(Step.STOP if lost or not clients else Step.NOTHING, "wedged", trouble)
+        idle = not clients or not facts.servers  # a restart ends nothing that could still compute
+        return Verdict(Step.STOP if idle else Step.NOTHING, "wedged", trouble)
     if outsiders:
         return Verdict(Step.NOTHING, "blocked", _held(outsiders[0]))
     return _run(facts)

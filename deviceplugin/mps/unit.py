@@ -49,6 +49,7 @@ class Unit:
         self._told: Verdict | None = None
         self._admitted_for: Sequence[Holder] | None = None
         self._terminated: set[int] = set()
+        self._checking: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Look for ever."""
@@ -61,12 +62,14 @@ class Unit:
         now = asyncio.get_running_loop().time()
         gpu, holders = self._look()
         if self.daemon.made and not self.daemon.ended:
-            await self._check(now, holders or ())
+            self._start_check(now)
+            if any(holder.ends for holder in holders or ()) and now - self._ended >= END_LOOK_S:
+                await self._end_clients(holders or ())
+                self._ended = asyncio.get_running_loop().time()
         verdict = decide(self._facts(gpu, holders, now))
         self._tell(verdict)
         if verdict.step is Step.STOP:
-            await self.daemon.stop()
-            self._forget()
+            await self._stop()
         await self._set_mode(gpu, holders)
         if verdict.step is Step.START:
             await self._start()
@@ -77,7 +80,7 @@ class Unit:
 
     async def close(self) -> None:
         """End the daemon, and give the GPU back to everybody."""
-        await self.daemon.stop()
+        await self._stop()
         with suppress(GpuError):
             await self._make_exclusive(False)
 
@@ -92,7 +95,7 @@ class Unit:
             holders=holders,
             daemon="ended" if ended else "running" if made else "none",
             lingering=self.daemon.lingers(),
-            servers=ended and self.daemon.servers_alive(),
+            servers=made and self.daemon.servers_alive(),
             trouble=self.checks.trouble,
             pause=now < self._not_before,
         )
@@ -127,15 +130,29 @@ class Unit:
             self._pause = FIRST_PAUSE_S
             log.info("mps_started", gpu=self.uuid, processes=[process.pid for process in self.daemon.processes])
 
-    async def _check(self, now: float, holders: Sequence[Holder]) -> None:
-        if now - self._checked >= CHECK_S or (self.checks.failing and not self.checks.trouble):
-            await self.checks.run()
+    def _start_check(self, now: float) -> None:
+        """Check the daemon from time to time. Holders do not wait for it: a check may take long."""
+        if self._checking is not None:
+            if not self._checking.done():
+                return
+            self._checking.result()
+            self._checking = None
             self.daemon.note(self.checks.servers)
             self.daemon.trim()
-            self._checked = asyncio.get_running_loop().time()
-        if any(holder.ends for holder in holders) and now - self._ended >= END_LOOK_S:
-            await self._end_clients(holders)
-            self._ended = asyncio.get_running_loop().time()
+            self._checked = now
+        if now - self._checked >= CHECK_S or (self.checks.failing and not self.checks.trouble):
+            self._checking = asyncio.ensure_future(self.checks.run())
+
+    async def _stop(self) -> None:
+        """End the daemon, and forget what was known of it."""
+        if self._checking is not None:
+            self._checking.cancel()
+            await asyncio.wait([self._checking])
+            self._checking = None
+        await self.daemon.stop()
+        self.checks.reset()
+        self._admitted_for = None
+        self._terminated.clear()
 
     async def _end_clients(self, holders: Sequence[Holder]) -> None:
         """End the clients of pods that are killed soon."""
@@ -162,13 +179,8 @@ class Unit:
             self._publish(Verdict(Step.NOTHING, "serving"), {})
             self._admitted_for = None
             return
-        self._admitted_for = holders
+        self._admitted_for = holders if len(admitted) == len(holders) else None
         self._publish(Verdict(Step.NOTHING, "serving"), admitted)
-
-    def _forget(self) -> None:
-        self.checks.reset()
-        self._admitted_for = None
-        self._terminated.clear()
 
     def _publish(self, verdict: Verdict, admitted: dict[str, str]) -> None:
         self.served = Served(

@@ -3,6 +3,7 @@
 The daemon keeps everything in the folder of its pipes. Files in the folder of its logs make it unkind:
 
 - `refuse`: it does not start; `wedged`: it takes commands and never answers; `deaf`: it takes no clients;
+- `slow`: clients wait long until they are connected;
 - `fault`: its server is blocked; `stuck`: clients that have ended stay listed.
 """
 
@@ -165,6 +166,8 @@ def serve(protocol: int, users: bool) -> int:
             self.wfile.write(json.dumps([status, said]).encode() + b"\n")
 
         def _client(self, pid: int, folder: str) -> None:
+            if unkind("slow"):
+                time.sleep(3600)
             if unkind("deaf") or not daemon._alive():
                 self.wfile.write(b"refused\n")
                 return

@@ -13,7 +13,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from deviceplugin.mps import daemon, exchange, processes
+from deviceplugin.mps import checks, daemon, exchange, processes
 from tests.unit.deviceplugin.fake_nvml import Gpu
 from tests.unit.deviceplugin.mps.conftest import World, a_holder, line, replaced
 
@@ -218,6 +218,28 @@ async def test_a_daemon_that_was_killed_is_replaced(world: World) -> None:
         served = await world.until(lambda served: served.phase == "serving" and before[0] not in served.processes)
         assert not any(map(processes.alive, before))
         assert len(served.processes) == 2
+
+
+async def test_a_server_that_was_killed_is_replaced_beside_its_holders(world: World) -> None:
+    holder = a_holder()
+    world.hold(holder)
+    async with world.running():
+        await world.admitted(holder)
+        before = world.served().processes
+        os.kill(before[1].pid, signal.SIGKILL)
+        await world.until(lambda served: served.phase == "serving" and before[1] not in served.processes)
+        await world.admitted(holder)
+
+
+async def test_a_holder_is_admitted_while_a_check_hangs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "PROBE_S", 600.0)
+    world.hold()
+    async with world.running(probe_s=0.1):
+        await world.phase("serving")
+        world.unkind("slow")
+        holder = a_holder(mem_mib=1024)
+        world.hold(holder)
+        await world.admitted(holder)
 
 
 async def test_a_daemon_that_was_killed_beside_clients_is_replaced_with_its_folders_kept(world: World) -> None:
