@@ -17,6 +17,8 @@ from deviceplugin.corrections import Corrections
 from deviceplugin.identify import Identifier, RefusedError
 from deviceplugin.isolation import demands
 from deviceplugin.metrics import Metrics
+from deviceplugin.mps import answers as mps
+from deviceplugin.mps.partner import Partner
 from deviceplugin.offer import Offer
 from deviceplugin.record import Given
 from protos.contract import cordon, names, objects
@@ -46,10 +48,11 @@ class Allocator:
         metrics: Metrics,
         style: Style,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
+        mps: Partner | None = None,
     ) -> None:
-        """`spawn` runs a task whose end the kubelet does not wait for."""
+        """`spawn` runs a task whose end the kubelet does not wait for. `mps` is None where MPS is not used."""
         self.cluster, self.record, self.offer, self.corrections = identify.cluster, identify.record, offer, corrections
-        self.metrics, self.style, self.spawn = metrics, style, spawn
+        self.metrics, self.style, self.spawn, self.mps = metrics, style, spawn, mps
         self._identify = identify
         self._turn = asyncio.Lock()
 
@@ -73,6 +76,7 @@ class Allocator:
         try:
             claim = self._claim(meant.pod)
             shares = await self._shares(meant, claim, resource, len(ids))
+            pipes = await self.mps.admit(meta.uid, meant.container, shares) if self.mps else None
         except RefusedError as error:
             self.record.refuse(meta.uid)
             self._count_refusal(error.reason, pod=f"{meta.namespace}/{meta.name}", reason=error.reason.code)
@@ -84,7 +88,10 @@ class Allocator:
         labels = self.cluster.node.metadata.labels if self.cluster.node else {}
         no_isolation = labels.get(names.CGPU_DISABLE_LABEL) == "true"
         ask = claim.ask.container(meant.container)
-        return answer(ask, shares, self.offer.inventory, self.style, limit_mib=limit, no_isolation=no_isolation)
+        given = answer(ask, shares, self.offer.inventory, self.style, limit_mib=limit, no_isolation=no_isolation)
+        if pipes is not None:
+            mps.add(given, pipes)
+        return given
 
     def _count_refusal(self, refusal: Reason, **about: object) -> None:
         self.metrics.refusals.labels(refusal.code).inc()

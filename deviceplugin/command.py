@@ -13,6 +13,7 @@ from deviceplugin.cdi import CdiSource
 from deviceplugin.devices import TooManyDevicesError
 from deviceplugin.fake import FakeSource
 from deviceplugin.machine import Source
+from deviceplugin.mps.level import MpsSource
 from deviceplugin.nvml import NvmlSource
 from deviceplugin.settings import Settings
 from protos import flags, logs
@@ -36,6 +37,8 @@ def plugin(settings: Settings) -> None:
     source: Source = FakeSource(settings.fake, settings.node_name) if settings.fake else NvmlSource(pynvml)
     if settings.device_list_strategy.by_cdi:
         source = CdiSource(source, settings.cdi_kind, settings.cdi_spec_dirs)
+    if settings.mps_dir is not None:
+        source = MpsSource(source, settings.mps_dir)
     try:
         grpc.aio.init_grpc_aio()  # otherwise its poller ends with the last server, and may wait for itself
         asyncio.run(process.run(settings, source))

@@ -11,6 +11,7 @@ import msgspec
 
 from deviceplugin.machine import Gpu as MachineGpu
 from deviceplugin.machine import Machine
+from deviceplugin.mps import level
 from protos.contract import codec, names
 from protos.contract.inventory import HEALTHY, Gpu, Inventory
 from protos.contract.isolation import Isolation
@@ -51,7 +52,7 @@ def inventory(
         slices_per_gpu=sharing.slices_per_gpu,
         replicas=sharing.replicas,
         fabric=machine.fabric,
-        isolation=isolation,
+        isolation=level.joined(isolation, machine.mps),
         gpus=tuple(_gpu(gpu, health.get(gpu.uuid, HEALTHY), sharing.unit_mib) for gpu in machine.gpus),
         links=machine.links,
     )

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from protos.contract.inventory import Fabric, Link
+from protos.contract.isolation import Compute
 from protos.contract.reason import Reason
 
 
@@ -35,6 +36,13 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """Why it should not be used now: it does not answer, or a recovery action is pending."""
 
 
+class MpsLevel(NamedTuple):
+    """How MPS caps the compute of parts of this machine's GPUs, and why not better."""
+
+    compute: Compute = ""
+    why: str = ""
+
+
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """All GPUs in index order, and how they are linked."""
 
@@ -47,6 +55,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the driver can limit the memory of a control group."""
     toolkit: str = ""
     """Version of the container toolkit, which only a fake machine knows."""
+    mps: MpsLevel | None = None
+    """None where the operator has set up no MPS."""
 
 
 class MemoryLimit(NamedTuple):

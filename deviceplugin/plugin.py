@@ -25,6 +25,8 @@ from deviceplugin.isolation.readback import ReadBack
 from deviceplugin.isolation.watch import Watch
 from deviceplugin.machine import Source
 from deviceplugin.metrics import Metrics
+from deviceplugin.mps.holding import Held, holding
+from deviceplugin.mps.partner import Partner
 from deviceplugin.notices import NodeNotices
 from deviceplugin.offer import Offer
 from deviceplugin.podresources import PodResources
@@ -36,7 +38,7 @@ from deviceplugin.server import Endpoint
 from deviceplugin.settings import Settings
 from deviceplugin.true_list import TrueList
 from protos import files
-from protos.contract import names
+from protos.contract import names, objects
 from protos.kube import credentials
 from protos.kube.client import ApiClient
 from protos.kube.events import Recorder
@@ -92,7 +94,8 @@ class Plugin:
         self.registrars: list[Registrar] = []
         self._checkpoint = settings.kubelet_dir / names.KUBELET_CHECKPOINT
         self.publisher = Publisher(self.cluster, self.offer, self.metrics, self._settled)
-        self.cluster.on_pod = self.corrections.look
+        self.mps = self._make_partner(settings.mps_dir) if settings.mps_dir is not None else None
+        self.cluster.on_pod = self._look
         self.cluster.on_gone = self._forget
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -115,6 +118,8 @@ class Plugin:
                 *(registrar.run() for registrar in self.registrars),
                 *(true_list.run() for true_list in self._true_lists()),
             ]
+            if self.mps is not None:
+                parts.append(self.mps.run())
             tasks = [group.create_task(part) for part in parts]
             await stop.wait()
             await self._leave()
@@ -135,6 +140,25 @@ class Plugin:
             evictor=Evictor(self.cluster) if evicts else None,
         )
 
+    def _make_partner(self, folder: Path) -> Partner:
+        """The plugin's side of MPS."""
+
+        def held() -> list[Held] | None:
+            if not self.cluster.pods_listed.is_set():
+                return None
+            pods = [pod for pod in self.cluster.pods.values() if not self.record.refused(pod.metadata.uid)]
+            return holding(pods, self.settings.resources, self.record, self.offer.inventory)
+
+        def wanted() -> bool:
+            return self.cluster.node is not None and self.cluster.node.metadata.labels.get(names.MPS) == "true"
+
+        return Partner(folder, held, lambda: self.offer.inventory, wanted)
+
+    def _look(self, pod: objects.Pod) -> None:
+        self.corrections.look(pod)
+        if self.mps is not None:
+            self.mps.changed = True
+
     def _make_registrars(self, group: asyncio.TaskGroup) -> None:
         style = Style(
             strategy=self.settings.device_list_strategy,
@@ -144,7 +168,7 @@ class Plugin:
             single=self.settings.time_slicing.single,
         )
         identify = Identifier(self.kubelet, self.cluster, self.record)
-        allocator = Allocator(identify, self.offer, self.corrections, self.metrics, style, group.create_task)
+        allocator = Allocator(identify, self.offer, self.corrections, self.metrics, style, group.create_task, self.mps)
         for resource in self.offer.sharing.served:
             endpoint = Endpoint(resource, self.offer, allocator, self.metrics)
             folder, tell = self.settings.kubelet_dir, self.cluster.tell_node
@@ -206,6 +230,8 @@ class Plugin:
         Returns the resources that another plugin gave to pods new to us.
         """
         entries = [entry for entry in self._read_checkpoint() or () if here is None or entry.uid in here]
+        if self.mps is not None:
+            self.mps.load(entry for entry in entries if entry.resource in self.settings.resources.all)
         return self.record.load(entries, self.offer.inventory, self.settings.resources)
 
     def _kubelet_restarted(self, resource: str) -> None:
@@ -226,4 +252,6 @@ class Plugin:
 
     def _forget(self, uid: str) -> None:
         self.record.forget(uid)
+        if self.mps is not None:
+            self.mps.forget(uid)
         self.corrections.forget(uid)

@@ -50,6 +50,10 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
         Path | None,
         Flag("Socket on which the plugin serves PodResources with the true GPUs of containers, for dcgm-exporter."),
     ] = None
+    mps_dir: Annotated[
+        Path | None,
+        Flag("Folder that is shared with the MPS component of this node. Without it, MPS is not used."),
+    ] = None
     kubeconfig: Annotated[
         str, Flag("Kubeconfig file. Without one: the service account, or else $KUBECONFIG.", metavar="FILE")
     ] = ""

@@ -145,6 +145,12 @@ RESOURCE_NAME = Bound("name of a resource", 317, "characters")
 CHECKPOINT = Bound("the kubelet's checkpoint", 64 << 20, "bytes")
 """The answer of one Allocate has some 1 KiB."""
 FILE = Bound("a profile of a fake machine, or a sharing configuration", 256 << 10, "bytes")
+MPS_FILE = Bound("a file that the plugin and the MPS component share", 4 << 20, "bytes")
+"""Each container that holds a GPU is some 200 bytes."""
+MPS_PATH = Bound("path of the pipes of MPS", 107, "characters")
+"""The path of a unix socket."""
+MPS_ANSWER = Bound("an answer of the MPS control program", 256 << 10, "bytes")
+"""Each client is a line."""
 KUBECONFIG = Bound("a kubeconfig", 1 << 20, "bytes")
 FILE_DEPTH = Bound("brackets within one another in such a file, or in a kubeconfig", 64)
 """Its parser takes time with the square of its depth."""

@@ -50,6 +50,7 @@ SELECTING = frozenset({
     names.MIN_COMPUTE_CAPABILITY, names.LINK, names.MIXED_MODELS, names.ISOLATION,
 })  # fmt: skip
 """They mean nothing in a pod without GPUs."""
+OF_NODES = {("annotation", names.GPUS), ("annotation", names.CORDONED_GPUS), ("label", names.MPS)}
 CORDON = names.CORDONED_GPUS.removeprefix(PREFIX)
 ALIASES = {"min-available": names.MIN_MEMBER, "pod-group": names.GROUP, "gpu-type": names.GPU_MODEL}
 """Terms of the field, and our keys for them."""
@@ -183,11 +184,11 @@ def names_us(pod: Pod) -> bool:
 
 
 def of_node(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Reason | None:
-    """The first unknown key of our domain on a node, None if there is none. Operators write one, the plugin another."""
+    """The first unknown key of our domain on a node, None if there is none."""
     places: tuple[tuple[Place, Mapping[str, str]], ...] = (("annotation", annotations), ("label", labels))
     for place, keys in places:
         for key in sorted(_ours(keys)):
-            if place != "annotation" or key not in (names.GPUS, names.CORDONED_GPUS):
+            if (place, key) not in OF_NODES:
                 meant = get_close_matches(_name(key)[:SHOWN].lower(), [CORDON], 1, ALIKE)
                 advice = f"did you mean annotation {names.CORDONED_GPUS}?" if meant else "no key of nodes is like it"
                 return Reason(OF_NODE, f"the node's {place} {key[:SHOWN]} is not known to Gangshare: {advice}")

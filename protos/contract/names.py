@@ -63,6 +63,9 @@ VISIBILITY = "gangshare-visibility"
 GPUS = f"{DOMAIN}/gpus"
 CORDONED_GPUS = f"{DOMAIN}/cordoned-gpus"
 
+# The label of nodes whose GPUs are given over to MPS.
+MPS = f"{DOMAIN}/mps"
+
 # Writers: managedFields manager and Event component.
 PLUGIN = "gangshare-plugin"
 EXTENDER = "gangshare-extender"

@@ -290,3 +290,11 @@ KUBECONFIGS = texts(
         "users": [{"name": "u", "user": {"token": "t"}}],
     }
 )  # fmt: skip
+MPS_HOLDERS = (
+    '{"v": 1, "holders": [{"pod": "uid", "container": "main", "gpu": "GPU-0", "mps": true, "mem_mib": 4096, '
+    '"percent": 25, "ends": 1795608030.5}]}',
+)
+MPS_STATES = (
+    '{"v": 1, "beat": 12.5, "protocol": 3, "gpus": {"GPU-0": {"phase": "wedged", "why": "no answer", '
+    '"admitted": {"uid/main": "/run/gangshare/mps/gpus/GPU-0/pipe"}, "processes": [[7, 8]]}}}',
+)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from deviceplugin import checkpoint, fake, slices
+from deviceplugin.mps import exchange
 from deviceplugin.usage import holders
 from extender.cluster import kinds
 from extender.engine.cycle.engine import Engine
@@ -218,6 +219,8 @@ TARGETS: tuple[Target, ...] = (
     Target("profile", corpus.PROFILES, _profile, (FileError,), 2, FILE_S),
     Target("sharing configuration", corpus.SHARINGS, _sharing, (FileError,), cpu_s=FILE_S),
     Target("checkpoint", corpus.CHECKPOINTS, checkpoint.parse, (FileError,)),
+    Target("holders", corpus.MPS_HOLDERS, exchange.decode_holders, (FileError,)),
+    Target("state of MPS", corpus.MPS_STATES, exchange.decode_state, (FileError,)),
     Target("kubeconfig", corpus.KUBECONFIGS, _kubeconfig, (CredentialsError,), 1, FILE_S),
 )
 

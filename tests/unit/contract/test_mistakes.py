@@ -86,6 +86,11 @@ def test_a_key_of_a_node_is_answered_with_that_of_cordons(annotations: list[str]
     assert sentence.endswith(": did you mean annotation gangshare.io/cordoned-gpus?" if said else "")
 
 
+def test_keys_that_we_read_on_nodes_pass() -> None:
+    assert mistakes.of_node({names.GPUS: "", names.CORDONED_GPUS: ""}, {names.MPS: "true"}) is None
+    assert mistakes.of_node({names.MPS: "true"}, {}) is not None
+
+
 def test_a_key_of_a_node_that_is_like_none_is_told_without_a_guess() -> None:
     found = mistakes.of_node({}, {f"gangshare.io/{'x' * 9000}": ""})
     assert found is not None
@@ -224,6 +229,7 @@ def test_the_same_pod_always_has_the_same_reason() -> None:
 def test_every_name_of_our_domain_is_a_known_key_or_belongs_to_other_objects() -> None:
     elsewhere = {
         names.PLAN_GATE, names.GPUS, names.CORDONED_GPUS, names.GPU_VISIBILITY, names.METRICS_LABEL, names.UNKNOWN_KEYS,
+        names.MPS,
     }  # fmt: skip
     ours = {value for value in vars(names).values() if isinstance(value, str) and value.startswith(mistakes.PREFIX)}
     assert ours == mistakes.ANNOTATIONS | elsewhere | {names.GPU_MEM, names.GPU_SLICE}

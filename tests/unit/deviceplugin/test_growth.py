@@ -114,6 +114,7 @@ def test_a_pod_deleted_during_its_allocate_is_forgotten_a_moment_later() -> None
     plugin: Any = object.__new__(Plugin)
     world = World()
     plugin.cluster, plugin.record, plugin.corrections = world.cluster, world.record, world.corrections
+    plugin.mps = None
     world.cluster.pods_listed.set()
     here = world.comes(1)
     world.record.note("uid-went", "main", names.GPU_MEM)

@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from deviceplugin.command import command as plugin
+from deviceplugin.mps.command import command as mps
 from deviceplugin.usage.command import command as usage
 from extender.__main__ import app
 from extender.cli.simulate import simulate
@@ -32,6 +33,7 @@ PROCESSES = {
     "gangshare extender": command(extender),
     "gangshare plugin": command(plugin),
     "gangshare usage": command(usage),
+    "python -m deviceplugin.mps": command(mps),
 }
 
 

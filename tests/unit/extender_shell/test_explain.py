@@ -230,6 +230,7 @@ CODES = [row[0] for row in table(page("docs/operations.md"), "code", "sentence (
 FAILED_AT_ADMISSION = {
     "NodeFull", "PodUnknown", "NodeUnknown", "ApiSilent", "OneReplica", "PodEnded", "ClassUnknown",
     "NoIsolation",
+    "MpsNotReady", "MpsOneGpu",
 }  # fmt: skip
 NOTHING = {"BindConflict", "BindUnseen", "NodesNotChecked", "BindElsewhere", "PodGone", "NotReady"}
 

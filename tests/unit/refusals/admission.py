@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,12 +16,15 @@ from deviceplugin.answers import Style
 from deviceplugin.devices import Sharing
 from deviceplugin.identify import Identifier, Meant, RefusedError
 from deviceplugin.metrics import Metrics
+from deviceplugin.mps import exchange, partner
+from deviceplugin.mps.partner import Partner
 from deviceplugin.offer import Offer
 from deviceplugin.record import Record
 from protos.contract import names
+from protos.contract.allocation import Share
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
-from tests.unit.deviceplugin.builders import a_container, a_machine, a_pod, listed
+from tests.unit.deviceplugin.builders import a_container, a_machine, a_pod, an_inventory, listed
 from tests.unit.deviceplugin.test_identify import Cluster, Kubelet
 from tests.unit.refusals.case import Case, Section
 
@@ -68,7 +73,24 @@ def _refused(
         return asyncio.run(asked())
 
 
+def _refused_by_mps(*shares: Share) -> Reason:
+    """Why a container with these shares is refused on a node with MPS whose component has only just begun."""
+
+    async def asked(folder: Path) -> Reason:
+        gpus = {share.uuid: exchange.Served(phase="starting") for share in shares}
+        exchange.write(folder, exchange.State(v=1, beat=exchange.now(), protocol=2, gpus=gpus))
+        mps = Partner(folder, list, lambda: an_inventory(16, 16), lambda: True)
+        with pytest.raises(RefusedError) as refused:
+            await mps.admit("uid", "main", shares)
+        return refused.value.reason
+
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr(partner, "ADMIT_S", 0.05)
+        return asyncio.run(asked(Path(folder)))
+
+
 P = a_pod("p")
+PART, BESIDE = Share("GPU-0", 0, 4), Share("GPU-1", 1, 4)
 CASES = [
     Case(
         "NodeFull",
@@ -106,6 +128,18 @@ CASES = [
         lambda: _refused(a_pod("p", annotations={names.GPU_COUNT: "3"})),
     ),
     Case("PodEnded", "the pod has ended", lambda: _refused(P, identifier=_Ending), "nothing"),
+    Case(
+        "MpsNotReady",
+        "MPS on this GPU is not ready in <seconds> s",
+        lambda: _refused_by_mps(PART),
+        "nothing; if it lasts, look at the log of the node's MPS component",
+    ),
+    Case(
+        "MpsOneGpu",
+        "the container has parts of <count> GPUs, and MPS serves one",
+        lambda: _refused_by_mps(PART, BESIDE),
+        "ask for parts of one GPU, or for a node without the label gangshare.io/mps",
+    ),
     Case(
         "ClassUnknown",
         "only gangshare's scheduler knows which GPUs are of class <class>",
