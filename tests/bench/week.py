@@ -11,7 +11,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -134,19 +134,32 @@ class Server:
         )
 
     @asynccontextmanager
-    async def stream(self, path: str, **_: object) -> AsyncIterator[AsyncIterator[bytes]]:
-        yield self._read(path)
+    async def stream(self, path: str, **_: object) -> AsyncIterator[Chunks]:
+        yield Chunks(self._news[path], self._stirred[path])
 
-    async def _read(self, path: str) -> AsyncIterator[bytes]:
-        news, stirred = self._news[path], self._stirred[path]
-        while True:
-            while news:
-                line = news.popleft()
-                yield line
-                if b'"ERROR"' in line[:20]:
-                    return
-            stirred.clear()
-            await stirred.wait()
+
+class Chunks:
+    """What a watch tells, until its versions are too old or it is closed."""
+
+    def __init__(self, news: deque[bytes], stirred: asyncio.Event) -> None:
+        self._news, self._stirred, self._ended = news, stirred, False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not (self._news or self._ended):
+            self._stirred.clear()
+            await self._stirred.wait()
+        if self._ended:
+            raise StopAsyncIteration
+        line = self._news.popleft()
+        self._ended = b'"ERROR"' in line[:20]
+        return line
+
+    def close(self) -> None:
+        self._ended = True
+        self._stirred.set()
 
 
 def arrivals(prefix: str, count: int, nodes: list[str], seed: int) -> Iterator[list[Pod]]:

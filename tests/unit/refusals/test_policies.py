@@ -13,7 +13,7 @@ from tests.unit.docs.pages import ROOT
 from tests.unit.refusals.case import expects, literals, words
 from tests.unit.refusals.policies import RULINGS, Ruling
 
-OURS = {"is-the-extender", "is-the-plugin"}
+OURS = {"is-the-extender", "is-the-plugin", "is-the-measuring-process"}
 """Conditions of policies on our own accounts."""
 UNREACHED = {
     "the values of annotations of gangshare.io cannot be read",

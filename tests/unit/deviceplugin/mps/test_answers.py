@@ -67,9 +67,12 @@ def test_only_paths_of_the_gpus_own_folder_are_mounted() -> None:
         assert not answers.below(path, root)
 
 
+NOW = exchange.now()
+
+
 def a_state(*phases: Phase, protocol: Literal[2, 3] = 3, age: float = 0.0) -> State:
     gpus = {f"GPU-{i}": Served(phase=phase) for i, phase in enumerate(phases)}
-    return State(v=1, beat=exchange.now() - age, protocol=protocol, gpus=gpus)
+    return State(v=1, beat=NOW - age, protocol=protocol, gpus=gpus)
 
 
 @pytest.mark.parametrize(
@@ -83,12 +86,12 @@ def a_state(*phases: Phase, protocol: Literal[2, 3] = 3, age: float = 0.0) -> St
     ],
 )
 def test_a_gpu_is_sick_while_mps_cannot_serve_it(state: State | None, troubles: list[str]) -> None:
-    marked = level.marked(a_machine(16, 16), state, exchange.now())
+    marked = level.marked(a_machine(16, 16), state, NOW)
     assert [gpu.trouble for gpu in marked.gpus] == troubles
 
 
 def test_a_gpu_that_has_trouble_of_its_own_keeps_it() -> None:
-    marked = level.marked(a_machine(16, trouble="nvml-x"), a_state("wedged"), exchange.now())
+    marked = level.marked(a_machine(16, trouble="nvml-x"), a_state("wedged"), NOW)
     assert marked.gpus[0].trouble == "nvml-x"
 
 
@@ -104,7 +107,7 @@ def test_a_gpu_that_has_trouble_of_its_own_keeps_it() -> None:
     ],
 )
 def test_the_level_is_what_holds_for_every_gpu_of_the_node(state: State | None, compute: str, why: str) -> None:
-    found = level.level(state, a_machine(16, 16), exchange.now())
+    found = level.level(state, a_machine(16, 16), NOW)
     assert found.compute == compute
     assert why in found.why
     assert bool(found.why) == (compute != "mps")
@@ -112,7 +115,7 @@ def test_the_level_is_what_holds_for_every_gpu_of_the_node(state: State | None, 
 
 def test_a_gpu_in_mig_mode_does_not_count() -> None:
     machine = a_machine(16, 16)
-    with_mig = level.marked(a_machine(16, mig=True), a_state(), exchange.now())
+    with_mig = level.marked(a_machine(16, mig=True), a_state(), NOW)
     assert with_mig.mps == MpsLevel(why="MPS serves no GPU now")
     assert machine.mps is None
 
@@ -120,7 +123,7 @@ def test_a_gpu_in_mig_mode_does_not_count() -> None:
 def test_the_inventory_tells_the_level_only_where_mps_is_set_up() -> None:
     machine = a_machine(16)
     assert devices.inventory(machine, {}, Sharing()).isolation is None
-    capped = level.marked(machine, a_state("serving"), exchange.now())
+    capped = level.marked(machine, a_state("serving"), NOW)
     assert devices.inventory(capped, {}, Sharing()).isolation == Isolation(compute="mps")
 
 
