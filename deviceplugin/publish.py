@@ -16,7 +16,6 @@ from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
 from protos.contract import codec, inventory, names
 from protos.contract.inventory import HEALTHY, Inventory
-from protos.contract.isolation import PROMISED
 from protos.kube import errors
 
 log = structlog.get_logger()
@@ -100,7 +99,7 @@ def urgent(shown: str | None, wanted: Inventory) -> bool:
         return True
     if before is None or before.state != wanted.state:
         return True
-    if (before.isolation or PROMISED).memory and not (wanted.isolation or PROMISED).memory:
+    if before.enforced.memory and not wanted.enforced.memory:
         return True
     healthy = {gpu.uuid for gpu in wanted.gpus if gpu.health == HEALTHY}
     return any(gpu.health == HEALTHY and gpu.uuid not in healthy for gpu in before.gpus)

@@ -10,7 +10,7 @@ from deviceplugin.adopt import Claim
 from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk
 from protos.contract.inventory import Inventory
-from protos.contract.isolation import DEMANDED, PROMISED, Demanded, stricter
+from protos.contract.isolation import DEMANDED, Demanded, stricter
 from protos.contract.reason import Reason
 
 ANYTHING = DEMANDED[0]
@@ -23,7 +23,7 @@ def limit_mib(shares: Sequence[Share], inventory: Inventory) -> int:
 
     One limit holds for all of its GPUs, so it is the least of what it may use of each.
     """
-    isolation = inventory.isolation or PROMISED
+    isolation = inventory.enforced
     if isolation.memory != "driver" or not shares or any(share.whole for share in shares):
         return 0
     usable = {gpu.uuid: gpu.mem_mib for gpu in inventory.gpus}
@@ -37,7 +37,7 @@ def refusal(claim: Claim, inventory: Inventory) -> Reason | None:
 
     A pod that runs stays: it was admitted under the isolation of that time.
     """
-    isolation = inventory.isolation or PROMISED
+    isolation = inventory.enforced
     parts = [ask for ask in claim.ask.containers if not ask.whole or ask.whole in inventory.replicas]
     demanded = reduce(stricter, (_demanded(claim, ask) for ask in parts), ANYTHING)
     if claim.running or isolation.meets(demanded):

@@ -15,7 +15,6 @@ from deviceplugin.usage.places import GONE, Place
 from deviceplugin.usage.processes import Sample
 from protos.contract.bounds import OWNERS
 from protos.contract.inventory import Gpu, Inventory
-from protos.contract.isolation import PROMISED
 from protos.contract.measured import OUTSIDE, WHOLE, Use
 
 MIB = 2**20
@@ -184,7 +183,7 @@ def _row(
     part: _Part,
     idle: float | None,
 ) -> Use:
-    isolation = inventory.isolation or PROMISED
+    isolation = inventory.enforced
     whole = promise is not None and promise.whole
     use = Use(
         container=key.container or OUTSIDE,

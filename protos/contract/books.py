@@ -16,7 +16,6 @@ from protos.contract import links
 from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.gpu_book import GpuBook, peak
-from protos.contract.isolation import PROMISED
 from protos.contract.remembered import Remembered
 from protos.contract.selection import Selection, compiled, suits
 from protos.contract.signature import Kind, Signature, same, signatures, taken
@@ -119,7 +118,7 @@ class NodeBooks:
 
     def isolates(self, ask: ContainerAsk) -> bool:
         """Whether parts of GPUs are isolated here as this ask demands."""
-        return ask.isolation == "any" or (self.inventory.isolation or PROMISED).meets(ask.isolation)
+        return ask.isolation == "any" or self.inventory.enforced.meets(ask.isolation)
 
     def amounts(self, ask: ContainerAsk, gpu: inv.Gpu) -> Demand | None:
         """What a container with this ask uses of `gpu`, however it is isolated; None if the node does not serve it."""

@@ -18,7 +18,6 @@ from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook, peak
-from protos.contract.isolation import PROMISED
 from protos.contract.quantity import amount_of_memory
 
 SET_TRIES = 64
@@ -254,7 +253,7 @@ def misfit(ask: PodAsk, books: NodeBooks) -> str:
     if books.inventory.state != "ready":
         return "its plugin is leaving"
     if not ask.only_whole and not all(map(books.isolates, ask.containers)):
-        return f"with {books.inventory.isolation or PROMISED}"
+        return f"with {books.inventory.enforced}"
     if alike_only(ask, books) and choose(_mixing(ask), books) is not None:
         return f"has enough free only on GPUs of several models, which {names.MIXED_MODELS}: allow permits"
     eligible = books.eligible(ask.selection)

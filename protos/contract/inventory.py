@@ -20,7 +20,7 @@ from protos.contract.bounds import (
     LINKS_PER_NODE,
     REPLICA_NAMES,
 )
-from protos.contract.isolation import Isolation
+from protos.contract.isolation import PROMISED, Isolation
 from protos.contract.quantity import QuantityError, integer
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=GPU_AMOUNT.most)]
@@ -85,6 +85,11 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     """What the node has proved for parts; None where the operator asks for none."""
     gpus: tuple[Gpu, ...]
     links: tuple[Link, ...] = ()
+
+    @property
+    def enforced(self) -> Isolation:
+        """How parts are isolated here: promised where the node publishes nothing."""
+        return self.isolation or PROMISED
 
     def __post_init__(self) -> None:
         for bound, count in (

@@ -15,7 +15,6 @@ from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook
 from protos.contract.inventory import HEALTHY, Gpu
-from protos.contract.isolation import PROMISED
 from protos.contract.links import EXACT
 from protos.contract.printable import brief
 from protos.contract.selection import Selection, capability, matches
@@ -136,7 +135,7 @@ def _unisolated(ask: PodAsk, books: NodeBooks) -> str:
     for container in ask.containers:
         demands = [books.amounts(container, book.gpu) for book in books.gpus.values()]
         if not books.isolates(container) and any(demand is not None and not demand.whole for demand in demands):
-            return (books.inventory.isolation or PROMISED).lack
+            return books.inventory.enforced.lack
     return ""
 
 

@@ -62,7 +62,7 @@ class NodeKind:
     @property
     def isolation(self) -> Isolation:
         """How they isolate parts of GPUs."""
-        return (self.books.inventory.isolation if self.books is not None else None) or PROMISED
+        return self.books.inventory.enforced if self.books is not None else PROMISED
 
     def able(self, ask: ContainerAsk, selection: Selection) -> int:
         """How many GPUs of one such empty node could each be one of the container's."""
