@@ -67,12 +67,13 @@ def test_only_paths_of_the_gpus_own_folder_are_mounted() -> None:
         assert not answers.below(path, root)
 
 
-NOW = exchange.now()
+NOW = 1000.0
+"""Seconds since boot."""
 
 
-def a_state(*phases: Phase, protocol: Literal[2, 3] = 3, age: float = 0.0) -> State:
+def a_state(*phases: Phase, protocol: Literal[2, 3] = 3, age: float = 0.0, now: float = NOW) -> State:
     gpus = {f"GPU-{i}": Served(phase=phase) for i, phase in enumerate(phases)}
-    return State(v=1, beat=NOW - age, protocol=protocol, gpus=gpus)
+    return State(v=1, beat=now - age, protocol=protocol, gpus=gpus)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_a_source_reads_the_components_file_each_time(tmp_path: Path) -> None:
     assert source.trouble is None
     assert source.poll(1.0) == Fixed().poll(1.0)
     assert [gpu.trouble for gpu in source.read().gpus] == ["", ""]
-    exchange.write(tmp_path, a_state("serving", "wedged"))
+    exchange.write(tmp_path, a_state("serving", "wedged", now=exchange.now()))
     assert [gpu.trouble for gpu in source.read().gpus] == ["", "mps server does not answer"]
     (tmp_path / exchange.STATE).write_text("{")
     machine = source.read()
