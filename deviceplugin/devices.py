@@ -59,7 +59,7 @@ def inventory(
 
 
 def _gpu(gpu: MachineGpu, health: str, unit_mib: int) -> Gpu:
-    same = {field: getattr(gpu, field) for field in Gpu.__struct_fields__ if field not in ("mem", "health")}
+    same = {field: getattr(gpu, field) for field in Gpu.__struct_fields__ if field not in ("mem", "health", "mig")}
     return Gpu(mem=gpu.mem_mib // unit_mib, health=health, **same)
 
 

@@ -67,6 +67,8 @@ GPU_AMOUNT = Bound("amount of a GPU (units, slices, MiB, MHz)", 2**31 - 1)
 """The largest known GPUs have less than 2^20 of each."""
 GPU_TEXT = Bound("text about a GPU (UUID, model, PCI address, health)", 256, "characters")
 """NVML's own buffers have 96."""
+MIG_PROFILE = Bound("name of a MIG profile", 32, "characters")
+"""The longest known has 14."""
 LINK_KIND = Bound("kind of a link", 16, "characters")
 LINKS_PER_NODE = Bound("links between the GPUs of a node", GPUS_PER_NODE.most * (GPUS_PER_NODE.most - 1))
 """Every pair in both directions."""

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from protos.contract import codec, names
+from protos.contract import codec, mig, names
 from protos.contract.bounds import (
     GPU_AMOUNT,
     GPU_INDEX,
@@ -18,6 +18,7 @@ from protos.contract.bounds import (
     GPUS_PER_NODE,
     LINK_KIND,
     LINKS_PER_NODE,
+    MIG_PROFILE,
     REPLICA_NAMES,
 )
 from protos.contract.isolation import PROMISED, Isolation
@@ -28,6 +29,7 @@ Natural = Annotated[int, msgspec.Meta(ge=0, le=GPU_AMOUNT.most)]
 Index = Annotated[int, msgspec.Meta(ge=0, le=GPU_INDEX.most)]
 Text = Annotated[str, msgspec.Meta(max_length=GPU_TEXT.most)]
 Uuid = Annotated[str, msgspec.Meta(min_length=1, max_length=GPU_TEXT.most)]
+ProfileName = Annotated[str, msgspec.Meta(min_length=1, max_length=MIG_PROFILE.most)]
 Numa = Annotated[int, msgspec.Meta(ge=-1, le=GPU_INDEX.most)]
 HEALTHY = "ok"
 _MADE_UP = "gpu-"
@@ -55,7 +57,14 @@ class Gpu(msgspec.Struct, frozen=True, cache_hash=True, rename="camel", forbid_u
     pci: Text = ""
     """PCI bus ID, domain:bus:device.function."""
     health: Text = HEALTHY
-    """`ok`, `sick:<why>`, `mig` (MIG mode: not in our resources) or `gone`."""
+    """`ok`, `sick:<why>`, `mig` (in MIG mode: only its instances are served) or `gone`."""
+    mig: ProfileName | msgspec.UnsetType = msgspec.UNSET
+    """The MIG profile of an instance; not written for a GPU."""
+
+    @property
+    def profile(self) -> str:
+        """The MIG profile of an instance, "" for a GPU."""
+        return self.mig or ""
 
 
 class Fabric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,6 +111,9 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
         indexes = [gpu.index for gpu in self.gpus]
         if indexes != sorted(set(indexes)):
             raise ValueError(f"GPU indexes {indexes} are not ascending and distinct")
+        for gpu in self.gpus:
+            if gpu.profile and (mig.profile(gpu.profile) is None or mig.gpu_of(gpu.index) is None):
+                raise ValueError(f"GPU {gpu.index} has the MIG profile {gpu.profile!r}: expected one like 1g.10gb")
         if len({gpu.uuid for gpu in self.gpus}) != len(self.gpus):
             raise ValueError("two GPUs with the same uuid")
         for name, count in self.replicas.items():

@@ -1,0 +1,75 @@
+"""MIG instances as GPUs of the inventory: their profiles, indexes and resource names.
+
+An instance is an entry of the inventory beside its GPU, which is in MIG mode and takes no pods. A pod gets an instance
+as a whole. Source: NVIDIA Multi-Instance GPU User Guide (profile names), NVIDIA/k8s-device-plugin (resource names).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import msgspec
+
+from protos.contract.bounds import MIG_PROFILE
+
+PREFIX = "nvidia.com/mig-"
+"""Of the resources that NVIDIA's plugin serves in its strategy `mixed`; the profile follows."""
+SLICES = 7
+"""Compute slices of a GPU; an A30 has four, and its instances count by this number as well."""
+PER_GPU = 16
+"""Instances of one GPU that have an index; GPUs in use have at most seven."""
+FIRST = 256
+"""The index of the first instance of GPU 0: GPUs themselves have smaller ones."""
+
+_PROFILE = re.compile(r"(?:(?P<compute>[1-7])c\.)?(?P<slices>[1-7])g\.(?P<memory>[0-9]{1,4})gb(?:[+.-][a-z0-9.+-]+)?")
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """What a profile's name says."""
+
+    name: str
+    """As the driver writes it: `1g.10gb`, `1c.3g.40gb`, `1g.10gb+me`."""
+    slices: int
+    """Compute slices, of seven."""
+    memory_gb: int
+
+    @property
+    def resource(self) -> str:
+        """The name of its resource, in which `+` is `.`."""
+        return PREFIX + self.name.replace("+", ".")
+
+
+@lru_cache(maxsize=256)
+def profile(name: str) -> Profile | None:
+    """The profile of this name, as the driver or a resource writes it; None if it is none."""
+    found = _PROFILE.fullmatch(name) if len(name) <= MIG_PROFILE.most else None
+    if found is None:
+        return None
+    memory = int(found["memory"])
+    head, gb, tail = name.partition("gb")
+    written = f"{head}{gb}+{tail[1:]}" if tail.startswith(".") else name
+    return Profile(written, int(found["compute"] or found["slices"]), memory)
+
+
+def of_resource(resource: str) -> Profile | None:
+    """The profile that a resource like `nvidia.com/mig-1g.10gb` names; None for every other resource."""
+    return profile(resource.removeprefix(PREFIX)) if resource.startswith(PREFIX) else None
+
+
+def index(gpu: int, place: int) -> int:
+    """The index in the inventory of the instance with this place on a GPU; raises ValueError beyond the bounds."""
+    if not (0 <= gpu < FIRST and 0 <= place < PER_GPU):
+        raise ValueError(f"instance {place} of GPU {gpu}: expected a GPU below {FIRST} and a place below {PER_GPU}")
+    return FIRST + gpu * PER_GPU + place
+
+
+def gpu_of(index: int) -> int | None:
+    """The index of the GPU of an instance; None for the index of a GPU."""
+    return (index - FIRST) // PER_GPU if FIRST <= index < FIRST + FIRST * PER_GPU else None
+
+
+def shown(index: int) -> str:
+    """An index for people: `3`, and `3:2` for an instance, as `nvidia-smi` and NVIDIA_VISIBLE_DEVICES write them."""
+    gpu = gpu_of(index)
+    return str(index) if gpu is None else f"{gpu}:{(index - FIRST) % PER_GPU}"
