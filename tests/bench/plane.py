@@ -177,9 +177,14 @@ class Extender:
             return False
 
     def peak_mib(self) -> float:
-        """Its peak resident memory so far (VmHWM)."""
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith("VmHWM:"))) / 1024
+        """Its peak resident memory so far."""
+        return peak_mib(self.process.pid)
+
+
+def peak_mib(pid: int) -> float:
+    """The peak resident memory of a process so far (VmHWM)."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("VmHWM:"))) / 1024
 
 
 def cpu_seconds(process: Process) -> float:
