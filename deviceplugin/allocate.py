@@ -176,7 +176,7 @@ class Allocator:
     ) -> None:
         """Record and log what is answered."""
         meta = meant.pod.metadata
-        self.record.note(meta.uid, meant.container, resource)
+        self.record.note(meta.uid, meant.container, resource, ids)
         others = (entry for entry in listed if entry.name != (meta.namespace, meta.name))
         twice = _held(others, resource).intersection(ids)
         if twice:

@@ -66,14 +66,30 @@ def of_process(pid: int, proc: Path = PROC) -> Group | None:
 def containers(root: Path = ROOT) -> dict[Group, Path]:
     """The directories of all containers of pods."""
     found: dict[Group, Path] = {}
-    for pod, directory in _pods(root):
+    for pod, directory in pods(root):
         for child in _directories(directory):
             if container := _CONTAINER.match(child.name):
                 found[Group(pod, container[1])] = Path(child.path)
     return found
 
 
-def _pods(root: Path) -> Iterator[tuple[str, Path]]:
+def of_pod(uid: str, root: Path = ROOT) -> Path | None:
+    """The directory of a pod's group; None if it has none."""
+    return next((directory for found, directory in pods(root) if found == uid), None)
+
+
+def of_container(group: Group, root: Path = ROOT) -> Path | None:
+    """The directory of a container's group; None if it has none."""
+    above = of_pod(group.pod, root)
+    for child in _directories(above) if above else ():
+        container = _CONTAINER.match(child.name)
+        if container and container[1] == group.container:
+            return Path(child.path)
+    return None
+
+
+def pods(root: Path = ROOT) -> Iterator[tuple[str, Path]]:
+    """UID and directory of all pods."""
     level, left = [root], MOST
     for _ in range(DEEPEST):
         below: list[Path] = []

@@ -20,9 +20,11 @@ from deviceplugin.health import Health
 from deviceplugin.identify import Identifier
 from deviceplugin.isolation.evict import Evictor
 from deviceplugin.isolation.levels import Mode, OnMismatch
+from deviceplugin.isolation.prestart import PreStart
 from deviceplugin.isolation.probe import Probe
 from deviceplugin.isolation.readback import ReadBack
 from deviceplugin.isolation.watch import Watch
+from deviceplugin.limits.client import Limits
 from deviceplugin.machine import Source
 from deviceplugin.metrics import Metrics
 from deviceplugin.mps.holding import Held, holding
@@ -88,7 +90,8 @@ class Plugin:
         health = Health(settings.ignored_xids, settings.cool_down_s)
         tell = self.cluster.tell_node
         probe = Probe(settings.cgroup_root, settings.host_root, settings.toolkit_version)
-        self._isolation = Watch(settings.isolation, probe, tell)
+        self._limits = Limits(settings.limits_socket) if settings.limits_socket else None
+        self._isolation = Watch(settings.isolation, probe, tell, self._limits)
         self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics, tell, self._isolation)
         self._read_back = self._make_read_back()
         self.registrars: list[Registrar] = []
@@ -138,6 +141,7 @@ class Plugin:
             watch=self._isolation,
             groups=self.settings.cgroup_root,
             evictor=Evictor(self.cluster) if evicts else None,
+            limits=self._limits,
         )
 
     def _make_partner(self, folder: Path) -> Partner:
@@ -170,10 +174,17 @@ class Plugin:
         identify = Identifier(self.kubelet, self.cluster, self.record)
         allocator = Allocator(identify, self.offer, self.corrections, self.metrics, style, group.create_task, self.mps)
         for resource in self.offer.sharing.served:
-            endpoint = Endpoint(resource, self.offer, allocator, self.metrics)
+            endpoint = Endpoint(resource, self.offer, allocator, self.metrics, self._prestart(resource))
             folder, tell = self.settings.kubelet_dir, self.cluster.tell_node
             registrar = Registrar(endpoint, folder, self.kubelet, self.metrics, tell, self._kubelet_restarted)
             self.registrars.append(registrar)
+
+    def _prestart(self, resource: str) -> PreStart | None:
+        """What limits pods before their containers start: with the helper, and not for whole GPUs."""
+        sharing = self.offer.sharing
+        if self._limits is None or (resource == sharing.resources.whole and resource not in sharing.replicas):
+            return None
+        return PreStart(self.cluster, self.record, self.offer, self._isolation, self._limits)
 
     def _true_lists(self) -> list[TrueList]:
         """The server of PodResources, if it is wanted."""

@@ -20,7 +20,8 @@ class Record:
     """Answers by pod UID. Not shared between threads."""
 
     def __init__(self) -> None:
-        self._answered: dict[str, set[tuple[str, str]]] = {}
+        self._answered: dict[str, dict[tuple[str, str], frozenset[str]]] = {}
+        """The device IDs of each container and resource."""
         self._given: dict[str, dict[str, tuple[str, ...]]] = {}
         self._limits: dict[str, dict[str, int]] = {}
         self._foreign: set[str] = set()
@@ -32,7 +33,7 @@ class Record:
         for entry in entries:
             if entry.resource not in resources.all:
                 continue
-            self.note(entry.uid, entry.container, entry.resource)
+            self.note(entry.uid, entry.container, entry.resource, entry.ids)
             self.limit(entry.uid, entry.container, _limit(entry))
             gpus = _gpus(entry, inventory, resources)
             if gpus:
@@ -49,16 +50,26 @@ class Record:
         """
         kept = {(entry.uid, entry.container) for entry in entries if entry.resource == resource}
         for uid, answered in self._answered.items():
-            self._answered[uid] = {(c, r) for c, r in answered if r != resource or (uid, c) in kept}
+            left = {(c, r): ids for (c, r), ids in answered.items() if r != resource or (uid, c) in kept}
+            self._answered[uid] = left
         self._refused.clear()
 
     def fix(self, uid: str, given: Given) -> None:
         """Fix the GPUs of a pod's containers, at its first answer."""
         self._given[uid] = {**given, **self._given.get(uid, {})}
 
-    def note(self, uid: str, container: str, resource: str) -> None:
-        """Note that an Allocate was answered for this container and resource."""
-        self._answered.setdefault(uid, set()).add((container, resource))
+    def note(self, uid: str, container: str, resource: str, ids: Iterable[str] = ()) -> None:
+        """Note that an Allocate of these device IDs was answered for this container and resource."""
+        self._answered.setdefault(uid, {})[container, resource] = frozenset(ids)
+
+    def having(self, resource: str, ids: Iterable[str]) -> frozenset[str]:
+        """UIDs of the pods of which a container got exactly these device IDs."""
+        wanted = frozenset(ids)
+        return frozenset(
+            uid
+            for uid, answered in self._answered.items()
+            if any(of == resource and wanted == got for (_, of), got in answered.items())
+        )
 
     def limit(self, uid: str, container: str, mib: int) -> None:
         """Note the memory limit in an answer, in MiB for each GPU; 0 is none. The kubelet keeps the first."""

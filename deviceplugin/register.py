@@ -17,7 +17,7 @@ from deviceplugin import sockets
 from deviceplugin.cluster import Kind
 from deviceplugin.metrics import Metrics
 from deviceplugin.podresources import PodResources, PodResourcesError
-from deviceplugin.server import OPTIONS_ANSWER, SOCKET_PREFIX, Endpoint, ServeError
+from deviceplugin.server import SOCKET_PREFIX, Endpoint, ServeError
 from protos import files
 from protos.contract import names
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
@@ -129,7 +129,7 @@ class Registrar:
     async def _register(self) -> None:
         path = await self.endpoint.start(self.folder)
         request = api.RegisterRequest(
-            version=VERSION, endpoint=path.name, resource_name=self.resource, options=OPTIONS_ANSWER
+            version=VERSION, endpoint=path.name, resource_name=self.resource, options=self.endpoint.options
         )
         options = [("grpc.default_authority", "localhost")]
         try:

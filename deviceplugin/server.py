@@ -15,6 +15,7 @@ import structlog
 
 from deviceplugin.allocate import Allocator
 from deviceplugin.identify import RefusedError
+from deviceplugin.isolation.prestart import PreStart
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
 from deviceplugin.sockets import LONGEST_PATH
@@ -26,7 +27,6 @@ log = structlog.get_logger()
 SOCKET_PREFIX = "gangshare-"
 OPTIONS = [("grpc.max_receive_message_length", 64 * 2**20), ("grpc.max_send_message_length", 64 * 2**20)]
 """The kubelet sends all free IDs."""
-OPTIONS_ANSWER = api.DevicePluginOptions(get_preferred_allocation_available=True)
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -37,8 +37,15 @@ class ServeError(Exception):
 class Endpoint(rpc.DevicePluginServicer):
     """One resource, served on a socket with a new name at each start."""
 
-    def __init__(self, resource: str, offer: Offer, allocator: Allocator, metrics: Metrics) -> None:
+    def __init__(
+        self, resource: str, offer: Offer, allocator: Allocator, metrics: Metrics, prestart: PreStart | None = None
+    ) -> None:
+        """With `prestart` the kubelet asks before each start of a container."""
         self.resource, self.offer, self.allocator, self.metrics = resource, offer, allocator, metrics
+        self._prestart = prestart
+        self.options = api.DevicePluginOptions(
+            get_preferred_allocation_available=True, pre_start_required=prestart is not None
+        )
         self.streams = 0
         """Open ListAndWatch streams: with one the kubelet follows our device list."""
         self.socket: Path | None = None
@@ -74,7 +81,7 @@ class Endpoint(rpc.DevicePluginServicer):
         self._server = self.socket = None
 
     async def GetDevicePluginOptions(self, _request: api.Empty, _context: Context) -> api.DevicePluginOptions:
-        return OPTIONS_ANSWER
+        return self.options
 
     async def ListAndWatch(self, _request: api.Empty, _context: Context) -> AsyncIterator[api.ListAndWatchResponse]:
         ending = self._ending
@@ -112,8 +119,13 @@ class Endpoint(rpc.DevicePluginServicer):
         return api.AllocateResponse(container_responses=answers)
 
     async def PreStartContainer(
-        self, _request: api.PreStartContainerRequest, _context: Context
+        self, request: api.PreStartContainerRequest, context: Context
     ) -> api.PreStartContainerResponse:
+        if self._prestart is not None:
+            try:
+                await self._prestart.start(self.resource, request.devices_ids)
+            except RefusedError as error:
+                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error.reason))
         return api.PreStartContainerResponse()
 
     def _opened(self, count: int) -> None:

@@ -106,6 +106,13 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
     on_isolation_mismatch: Annotated[
         OnMismatch, Flag("What happens to a pod that runs without the memory limit that it was given.")
     ] = OnMismatch.REPORT
+    limits_socket: Annotated[
+        Path | None,
+        Flag(
+            "Socket of the helper that sets memory limits of pods, where the toolkit's hook does not. "
+            "Without it, none is asked."
+        ),
+    ] = None
     stop_delay_s: Annotated[
         float,
         Flag("Seconds between the annotation that the plugin stops, and its stop. No pod is placed there any more."),

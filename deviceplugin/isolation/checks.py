@@ -3,8 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
+from deviceplugin.isolation import demands
 from deviceplugin.machine import MemoryLimit
 from deviceplugin.record import Record
+from protos.contract import names
+from protos.contract.inventory import Inventory
 from protos.contract.objects import ENDED, Pod
 
 MIB = 2**20
@@ -22,6 +25,15 @@ class Limited(NamedTuple):
     container: str
     uuids: tuple[str, ...]
     mib: int
+    of_pod: Mapping[str, int] = {}
+    """What its whole pod is limited to by GPU, where the helper limits pods."""
+
+
+class Read(NamedTuple):
+    """The driver's answers about one GPU; the pod's limit is asked for only if the container has none."""
+
+    own: MemoryLimit | None
+    pod: MemoryLimit | None = None
 
 
 class Verdict(NamedTuple):
@@ -33,7 +45,9 @@ class Verdict(NamedTuple):
     """The container has no limit at all on one of its GPUs."""
 
 
-def limited(pods: Iterable[Pod], record: Record) -> dict[Key, Limited]:
+def limited(
+    pods: Iterable[Pod], record: Record, inventory: Inventory, resources: names.Resources
+) -> dict[Key, Limited]:
     """The running containers of these pods that were given a limit."""
     found: dict[Key, Limited] = {}
     for pod in pods:
@@ -41,24 +55,28 @@ def limited(pods: Iterable[Pod], record: Record) -> dict[Key, Limited]:
         limits = record.limits(uid)
         if not limits or pod.status.phase in ENDED:
             continue
-        given = record.given(uid)
+        given, of_pod = record.given(uid), demands.of_pod(pod, record, inventory, resources)
         for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
             number = status.container_id.rpartition("//")[2]
             if status.name in limits and status.state.running and number:
-                found[uid, number] = Limited(pod, status.name, given.get(status.name, ()), limits[status.name])
+                found[uid, number] = Limited(pod, status.name, given.get(status.name, ()), limits[status.name], of_pod)
     return found
 
 
-def verdict(given: Limited, read: Mapping[str, MemoryLimit | None], indexes: Mapping[str, int]) -> Verdict:
+def verdict(given: Limited, read: Mapping[str, Read], indexes: Mapping[str, int]) -> Verdict:
     """Whether the limits that the driver tells, by UUID, are what was given. `indexes`: of the GPUs, by UUID."""
     if not read or set(given.uuids) - read.keys():
         return Verdict("unknown")
     for uuid in given.uuids:
-        limit, gpu = read[uuid], f"GPU {indexes.get(uuid, uuid)}"
-        if limit is None:
+        (own, above), gpu = read[uuid], f"GPU {indexes.get(uuid, uuid)}"
+        if own is None and above is not None:
+            if above.hard != given.of_pod.get(uuid, 0) * MIB:
+                told = f"the pod has a memory limit of {above.hard // MIB} MiB on {gpu}"
+                return Verdict("mismatch", f"{told}: it was given {given.of_pod.get(uuid, 0)} MiB")
+        elif own is None:
             sentence = f"container {given.container} has no memory limit on {gpu}: it was given {given.mib} MiB"
             return Verdict("mismatch", sentence, unlimited=True)
-        if limit.hard != given.mib * MIB:
-            told = f"container {given.container} has a memory limit of {limit.hard // MIB} MiB on {gpu}"
+        elif own.hard != given.mib * MIB:
+            told = f"container {given.container} has a memory limit of {own.hard // MIB} MiB on {gpu}"
             return Verdict("mismatch", f"{told}: it was given {given.mib} MiB")
     return Verdict("enforced")

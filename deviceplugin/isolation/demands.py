@@ -3,14 +3,20 @@
 Whole GPUs have one holder: they need no limit, and get none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
+from deviceplugin import adopt
 from deviceplugin.adopt import Claim
+from deviceplugin.record import Record
+from protos.contract import names
 from protos.contract.allocation import Share
-from protos.contract.ask import ContainerAsk
+from protos.contract.ask import AskError, ContainerAsk, Demand
+from protos.contract.books import NodeBooks
+from protos.contract.gpu_book import peak
 from protos.contract.inventory import Inventory
 from protos.contract.isolation import DEMANDED, Demanded, stricter
+from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
 ANYTHING = DEMANDED[0]
@@ -30,6 +36,39 @@ def limit_mib(shares: Sequence[Share], inventory: Inventory) -> int:
     amounts = [share.mem * inventory.unit_mib for share in shares]
     bounds = [usable[share.uuid] for share in shares if share.uuid in usable]
     return max(LEAST, min(amounts + bounds))
+
+
+def of_pod(pod: Pod, record: Record, inventory: Inventory, resources: names.Resources) -> dict[str, int]:
+    """The memory limits of a whole pod in MiB by GPU, for all of its containers; empty if none was given one."""
+    limits, given = record.limits(pod.metadata.uid), record.given(pod.metadata.uid)
+    try:
+        claim = adopt.claim_of(pod, resources, given) if limits else None
+    except AskError:
+        return {}
+    if claim is None:
+        return {}
+    shares = adopt.shares_of(claim.ask, given, NodeBooks(inventory))
+    return together(claim.ask.containers, shares, limits, inventory)
+
+
+def together(
+    asks: Sequence[ContainerAsk],
+    shares: Mapping[str, Sequence[Share]],
+    limits: Mapping[str, int],
+    inventory: Inventory,
+) -> dict[str, int]:
+    """What containers of one pod with these limits may use together of each GPU, in MiB: init containers run before.
+
+    A container without a limit counts with what it requests.
+    """
+    by_gpu: dict[str, list[tuple[ContainerAsk, Demand]]] = {}
+    for ask in asks:
+        for share in shares.get(ask.name, ()):
+            if not share.whole:
+                mib = limits.get(ask.name) or share.mem * inventory.unit_mib
+                by_gpu.setdefault(share.uuid, []).append((ask, Demand(mib, 0, False)))
+    usable = {gpu.uuid: gpu.mem_mib for gpu in inventory.gpus}
+    return {uuid: min(peak(parts).mem, usable.get(uuid, peak(parts).mem)) for uuid, parts in by_gpu.items()}
 
 
 def refusal(claim: Claim, inventory: Inventory) -> Reason | None:

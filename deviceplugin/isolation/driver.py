@@ -1,6 +1,7 @@
 """Memory limits of control groups in NVIDIA's driver: NVML of branch r615 and later.
 
-Older drivers and older versions of nvidia-ml-py lack the call, so it is looked up in the loaded library.
+The getter needs no privilege, the setter needs root. Older drivers and older versions of nvidia-ml-py lack them, so
+they are looked up in the loaded library.
 Sources: nvml.h of CUDA 13.4 (nvmlGetMemoryLimits_v1_t), NVML API reference, "MPS v3 Memory Partitioning".
 """
 
@@ -10,7 +11,7 @@ from typing import Any
 
 from deviceplugin.machine import MemoryLimit
 
-GETTER = "nvmlDeviceGetMemoryLimits_v1"
+GETTER, SETTER = "nvmlDeviceGetMemoryLimits_v1", "nvmlDeviceSetMemoryLimits_v1"
 NO_LIMIT = 2**64 - 1
 
 
@@ -22,6 +23,16 @@ class Limits(ctypes.Structure):
         ("softLimit", ctypes.c_ulonglong),
         ("hardLimit", ctypes.c_ulonglong),
         ("currentUsed", ctypes.c_ulonglong),
+    )
+
+
+class NewLimits(ctypes.Structure):
+    """nvmlSetMemoryLimits_v1_t, in bytes."""
+
+    _fields_ = (
+        ("nameSpace", ctypes.c_char_p),
+        ("softLimit", ctypes.c_ulonglong),
+        ("hardLimit", ctypes.c_ulonglong),
     )
 
 
@@ -53,3 +64,13 @@ def memory_limit(nvml: Any, handle: Any, cgroup: str) -> MemoryLimit | None:
     except (nvml.NVMLError_NotFound, nvml.NVMLError_NotSupported):
         return None
     return None if limits.hardLimit == NO_LIMIT else MemoryLimit(limits.hardLimit, limits.currentUsed)
+
+
+def set_memory_limit(nvml: Any, handle: Any, cgroup: str, hard: int) -> None:
+    """Limit a control group on one GPU to so many bytes; raises NVMLError.
+
+    Nothing is guaranteed (soft limit 0): guarantees are summed into the groups above, and stay there when a group is
+    removed without a reset, as the kubelet does.
+    """
+    limits = NewLimits(os.fsencode(cgroup), 0, hard)
+    nvml._nvmlCheckReturn(nvml._nvmlGetFunctionPointer(SETTER)(handle, ctypes.byref(limits)))

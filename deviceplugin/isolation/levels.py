@@ -1,11 +1,14 @@
 """The isolation that facts of a node prove. Pure.
 
 NVIDIA's driver limits the memory of a container if the driver has that call, the host has cgroup v2, and the container
-toolkit has the hook that makes the limit before a container starts. Whatever is unknown counts as missing.
+toolkit has the hook that makes the limit before a container starts. Where that hook is missing, a helper may limit the
+pod instead. Whatever is unknown counts as missing.
 """
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -17,6 +20,8 @@ TOOLKIT = (1, 20, 1)
 VERSION = re.compile(r"v?([0-9]{1,6})(?:\.([0-9]{1,6}))?(?:\.([0-9]{1,6}))?([-+~.].*)?")
 BEFORE = re.compile(r"[-~.]?(?:rc|alpha|beta|dev)")
 """What follows the numbers of a version before its release."""
+Setter = Literal["", "toolkit", "helper"]
+"""Who sets the limits of containers: the toolkit's hook, the helper for the whole pod, or nobody."""
 COMPUTE = "nothing on this node caps compute"
 
 
@@ -50,22 +55,39 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Version of the container toolkit, "" if unknown."""
     toolkit_why: str = ""
     """Why that is unknown."""
+    helper: str | None = None
+    """Why the helper cannot set limits, "" if it can; None where there is none."""
     gpus: int = 0
     mig: int = 0
     """How many of them are in MIG mode."""
 
 
-def isolation(facts: Facts, refuted: str = "") -> Isolation:
-    """The best isolation of parts that the facts prove; `refuted` says what containers have shown against it."""
-    why = [*obstacles(facts), *([refuted] if refuted else [])]
+Refuted = Mapping[Setter, str]
+"""What containers have shown against a setter."""
+
+
+def isolation(facts: Facts, refuted: Refuted | None = None) -> Isolation:
+    """The best isolation of parts that the facts prove."""
+    why = obstacles(facts, refuted or {})
     if why:
         return Isolation(why="; ".join(why)[: ISOLATION_WHY.most])
     return Isolation(memory="driver", why=COMPUTE)
 
 
-def obstacles(facts: Facts) -> list[str]:
+def setter(facts: Facts, refuted: Refuted | None = None) -> Setter:
+    """Who sets the limits of containers, if the driver has any. The toolkit goes before the helper."""
+    refuted = refuted or {}
+    if not (_toolkit(facts) or refuted.get("toolkit")):
+        return "toolkit"
+    return "helper" if facts.helper == "" and not refuted.get("helper") else ""
+
+
+def obstacles(facts: Facts, refuted: Refuted) -> list[str]:
     """Why the driver does not limit the memory of containers, empty if it does."""
-    found = [_driver(facts), _toolkit(facts)]
+    found = [_driver(facts)]
+    if not setter(facts, refuted):
+        found += [_toolkit(facts) or refuted.get("toolkit", ""), refuted.get("helper", "")]
+        found += [f"the helper that sets limits: {facts.helper}"] if facts.helper else []
     if not facts.unified:
         found.append("the host has no cgroup v2, or it is not mounted into the plugin")
     elif not facts.pods:

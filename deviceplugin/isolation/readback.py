@@ -1,8 +1,8 @@
 """Reads back from the driver whether running containers have the memory limits that they were given.
 
 The plugin learns of a container by the pod's status, finds the container's control group, and asks the driver for its
-limit. Without an answer it asks again, ever less often. What was given comes from the record of answers, which is
-rebuilt from the kubelet's checkpoint, so a plugin that starts anew goes on.
+limit, and for that of its pod if it has none. Without an answer it asks again, ever less often. What was given comes
+from the record of answers, which is rebuilt from the kubelet's checkpoint, so a plugin that starts anew goes on.
 """
 
 import asyncio
@@ -17,10 +17,12 @@ from deviceplugin import cgroups
 from deviceplugin.cgroups import Group
 from deviceplugin.cluster import Cluster
 from deviceplugin.isolation import checks
-from deviceplugin.isolation.checks import MISMATCH, STATES, Key, Limited, State, Verdict
+from deviceplugin.isolation.checks import MISMATCH, STATES, Key, Limited, Read, State, Verdict
 from deviceplugin.isolation.evict import Evictor
 from deviceplugin.isolation.watch import Watch
-from deviceplugin.machine import MemoryLimit, SourceError
+from deviceplugin.limits.client import Limits
+from deviceplugin.limits.protocol import Limit, LimitError
+from deviceplugin.machine import SourceError
 from deviceplugin.record import Record
 from deviceplugin.sense import Senses
 
@@ -36,6 +38,7 @@ UNAPPLIED = (
     "a container runs without the memory limit that it was given, so the runtime does not run the toolkit's hook: "
     "let it do so, then restart the plugin"
 )
+UNLIMITED = "a container runs without the limit that the helper set on its pod: restart the plugin once that is mended"
 
 
 class _Check(msgspec.Struct):
@@ -57,10 +60,14 @@ class ReadBack:
         watch: Watch,
         groups: Path,
         evictor: Evictor | None,
+        limits: Limits | None = None,
     ) -> None:
-        """`groups` is the root of the host's control groups. Without `evictor`, mismatches are only told."""
+        """`groups` is the root of the host's control groups. Without `evictor`, mismatches are only told.
+
+        `limits` is the helper, which limits what runs without a limit.
+        """
         self._senses, self._cluster, self._record = senses, cluster, record
-        self._watch, self._groups, self._evictor = watch, groups, evictor
+        self._watch, self._groups, self._evictor, self._limits = watch, groups, evictor, limits
         self._checks: dict[Key, _Check] = {}
 
     async def run(self) -> None:
@@ -72,7 +79,8 @@ class ReadBack:
 
     async def look(self) -> None:
         """Check the containers that are due."""
-        limited = checks.limited(self._cluster.pods.values(), self._record)
+        offer = self._senses.offer
+        limited = checks.limited(self._cluster.pods.values(), self._record, offer.inventory, offer.sharing.resources)
         self._checks = {key: self._checks.get(key) or _Check() for key in limited}
         now = asyncio.get_running_loop().time()
         due = [key for key, check in self._checks.items() if check.due <= now][:AT_ONCE]
@@ -84,21 +92,28 @@ class ReadBack:
         for state in STATES:
             self._senses.metrics.isolated.labels(state).set(counts[state])
 
-    def _read(self, wanted: Sequence[tuple[Key, tuple[str, ...]]]) -> dict[Key, dict[str, MemoryLimit | None]]:
+    def _read(self, wanted: Sequence[tuple[Key, tuple[str, ...]]]) -> dict[Key, dict[str, Read]]:
         """The limits of these containers on these GPUs, as far as the driver tells them. Blocks."""
         directories = cgroups.containers(self._groups)
-        found: dict[Key, dict[str, MemoryLimit | None]] = {}
+        found: dict[Key, dict[str, Read]] = {}
         for key, uuids in wanted:
             directory = directories.get(Group(*key))
             if directory is None:
                 continue
             try:
-                found[key] = {uuid: self._senses.source.memory_limit(uuid, str(directory)) for uuid in uuids}
+                found[key] = {uuid: self._read_one(uuid, directory) for uuid in uuids}
             except SourceError as error:
                 log.debug("memory_limit_not_read", container=key[1], error=str(error))
         return found
 
-    async def _take(self, key: Key, given: Limited, read: dict[str, MemoryLimit | None], now: float) -> None:
+    def _read_one(self, uuid: str, directory: Path) -> Read:
+        """The limit of a container's group on one GPU; if it has none, that of the group above, which is its pod's."""
+        own = self._senses.source.memory_limit(uuid, str(directory))
+        if own is not None or self._limits is None:
+            return Read(own)
+        return Read(None, self._senses.source.memory_limit(uuid, str(directory.parent)))
+
+    async def _take(self, key: Key, given: Limited, read: dict[str, Read], now: float) -> None:
         """Note what was read of one container, and tell what is new and wrong."""
         indexes = {gpu.uuid: gpu.index for gpu in self._senses.offer.inventory.gpus}
         verdict, check = checks.verdict(given, read, indexes), self._checks[key]
@@ -113,6 +128,9 @@ class ReadBack:
         if verdict.state != before:
             self._senses.metrics.isolation_checks.labels(verdict.state).inc()
             await self._tell(given, verdict)
+        if verdict.unlimited and self._limits is not None and await self._limit(given):
+            check.due = now  # read it back
+            return
         if verdict.state == "mismatch" and self._evictor is not None:
             await self._evictor.evict(given.pod, verdict.sentence)
 
@@ -128,6 +146,18 @@ class ReadBack:
             log.info("memory_limit_enforced", pod=name, container=given.container, mib=given.mib)
             return
         log.warning("isolation_mismatch", pod=name, container=given.container, sentence=verdict.sentence)
-        if verdict.unlimited and self._watch.refute(UNAPPLIED):
+        why = UNLIMITED if self._watch.setter == "helper" else UNAPPLIED
+        if verdict.unlimited and self._watch.refute(why):
             await self._senses.update()
         await self._cluster.tell(given.pod, MISMATCH, verdict.sentence, "Warning")
+
+    async def _limit(self, given: Limited) -> bool:
+        """Have the helper limit a pod that runs without its limit; returns whether it did."""
+        if self._limits is None:
+            return False
+        try:
+            await self._limits.ask(Limit(pod=given.pod.metadata.uid, mib=dict(given.of_pod)))
+        except LimitError as error:
+            log.warning("limit_not_set", pod=given.pod.metadata.name, error=str(error))
+            return False
+        return True

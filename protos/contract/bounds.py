@@ -73,6 +73,8 @@ LINK_KIND = Bound("kind of a link", 16, "characters")
 LINKS_PER_NODE = Bound("links between the GPUs of a node", GPUS_PER_NODE.most * (GPUS_PER_NODE.most - 1))
 """Every pair in both directions."""
 ISOLATION_WHY = Bound("why a node isolates parts no better", 512, "characters")
+LIMITS_LINE = Bound("message between the plugin and the helper that sets limits", 64 << 10, "bytes")
+"""A limit for each of 256 GPUs has some 15 KiB."""
 REPLICA_NAMES = Bound("resources that are served as replicas", 16)
 CDI_SPEC_BYTES = Bound("a CDI specification", 4 << 20, "bytes")
 """NVIDIA's of eight GPUs is some 40 KiB."""

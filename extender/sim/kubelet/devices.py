@@ -20,6 +20,8 @@ from extender.sim.podspec import Object
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2_grpc as rpc
 
+_PRE_START_SECONDS = 30.0
+
 
 class AllocateError(Exception):
     """The devices of a container cannot be allocated; the text is the kubelet's."""
@@ -30,6 +32,8 @@ class Endpoint(msgspec.Struct):
 
     stub: rpc.DevicePluginAsyncStub | None = None
     prefers: bool = False
+    pre_start: bool = False
+    """The plugin is asked before each start of a container, also while it is stopped: then the container waits."""
 
 
 def go_error(error: grpc.aio.AioRpcError) -> str:
@@ -72,7 +76,8 @@ class DeviceManager:
 
     def disconnected(self, resource: str) -> None:
         """The plugin's stream has ended: all its devices are unhealthy, and it allocates none."""
-        self._endpoints[resource] = Endpoint()
+        before = self._endpoints.get(resource, Endpoint())
+        self._endpoints[resource] = Endpoint(pre_start=before.pre_start)
         gone = self.healthy.get(resource, set())
         self._unhealthy[resource] = self._unhealthy.get(resource, set()) | gone
         self.healthy[resource] = set()
@@ -112,6 +117,34 @@ class DeviceManager:
         for resource, grant in self.held(uid, container["name"]).items():
             known = reusable.setdefault(resource, set())
             reusable[resource] = known | grant.ids if init and not podspec.is_sidecar(container) else known - grant.ids
+
+    async def before_start(self, pod: Object, container: Object) -> None:
+        """What the kubelet does before each start of a container; raises AllocateError, and then it does not start.
+
+        Source: GetDeviceRunContainerOptions and callPreStartContainerIfNeeded of the device manager.
+        """
+        uid, name = podspec.uid(pod), container["name"]
+        wanted = [r for r, amount in podspec.limits(container).items() if amount and r in self.healthy]
+        for resource in wanted:
+            await self._pre_start(resource, uid, name)
+        if any(resource not in self.held(uid, name) for resource in wanted):
+            await self.allocate_container(pod, container)
+
+    async def _pre_start(self, resource: str, uid: str, name: str) -> None:
+        endpoint, held = self._endpoints.get(resource, Endpoint()), self.held(uid, name).get(resource)
+        if not endpoint.pre_start:
+            return
+        if held is None:
+            raise AllocateError(
+                f"no devices found allocated in local cache for pod {uid}, container {name}, resource {resource}"
+            )
+        if endpoint.stub is None:
+            raise AllocateError(f"endpoint {resource} has been stopped")
+        request = api.PreStartContainerRequest(devices_ids=self._shuffled(held.ids))
+        try:
+            await endpoint.stub.PreStartContainer(request, timeout=_PRE_START_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            raise AllocateError(f"device plugin PreStartContainer rpc failed with err: {go_error(error)}") from error
 
     async def allocate_container(self, pod: Object, container: Object) -> None:
         """Allocate the devices of its limits that a container does not hold yet; raises AllocateError."""

@@ -104,17 +104,15 @@ class PodWorker:
         present = self._runtime.get(self.uid, spec["name"])
         if present and not again:
             return present  # the kubelet has restarted
+        self._runtime.pod_hook(self.pod)
         return self._runtime.start(self.pod, spec, await self._env(spec), init)
 
     async def _env(self, spec: Object) -> dict[str, str]:
         """The container's environment; values of the pod override those of the plugin."""
-        while any(
-            r in self._devices.healthy and r not in self._devices.held(self.uid, spec["name"])
-            for r, amount in podspec.limits(spec).items()
-            if amount
-        ):  # without a record of its devices the kubelet asks the plugin again until it answers
+        while True:  # the kubelet tries again until the plugin answers
             try:
-                await self._devices.allocate_container(self.pod, spec)
+                await self._devices.before_start(self.pod, spec)
+                break
             except AllocateError as error:
                 _log.warning("container cannot start", pod=self.pod["metadata"]["name"], error=str(error))
                 await asyncio.sleep(_RESTART_SECONDS)

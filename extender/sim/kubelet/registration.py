@@ -101,7 +101,8 @@ class _Client:
         """Dial and read the options; raises TimeoutError after 10 s."""
         await asyncio.wait_for(self._channel.channel_ready(), _DIAL_SECONDS)
         options = await self._stub.GetDevicePluginOptions(api.Empty())
-        self._manager.connected(self._resource, Endpoint(self._stub, options.get_preferred_allocation_available))
+        endpoint = Endpoint(self._stub, options.get_preferred_allocation_available, options.pre_start_required)
+        self._manager.connected(self._resource, endpoint)
 
     async def run(self) -> None:
         """Follow the plugin's devices until its stream ends or the client is closed."""

@@ -71,6 +71,9 @@ class Runtime:
         self.hook: Callable[[Object, Container], None] = lambda _pod, _container: None
         """Runs before a container starts; if it raises HookError, the container does not start."""
 
+        self.pod_hook: Callable[[Object], None] = lambda _pod: None
+        """Makes the control group of a pod, as the kubelet does before it starts a container."""
+
     def start(self, pod: Object, container: Object, env: Mapping[str, str], init: bool) -> Container:
         """Start or restart a container."""
         made = Container(container["name"], env, _setting(pod, IGNORE_TERM_SECONDS) or 0.0)
