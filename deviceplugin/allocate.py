@@ -76,7 +76,7 @@ class Allocator:
         try:
             claim = self._claim(meant.pod)
             shares = await self._shares(meant, claim, resource, len(ids))
-            pipes = await self.mps.admit(meta.uid, meant.container, shares) if self.mps else None
+            pipes = self.mps.admit(meta.uid, meant.container, shares) if self.mps else None
         except RefusedError as error:
             self.record.refuse(meta.uid)
             self._count_refusal(error.reason, pod=f"{meta.namespace}/{meta.name}", reason=error.reason.code)

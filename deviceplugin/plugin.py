@@ -20,7 +20,7 @@ from deviceplugin.health import Health
 from deviceplugin.identify import Identifier
 from deviceplugin.isolation.evict import Evictor
 from deviceplugin.isolation.levels import Mode, OnMismatch
-from deviceplugin.isolation.prestart import PreStart
+from deviceplugin.isolation.pod_limits import PodLimits
 from deviceplugin.isolation.probe import Probe
 from deviceplugin.isolation.readback import ReadBack
 from deviceplugin.isolation.watch import Watch
@@ -32,6 +32,7 @@ from deviceplugin.mps.partner import Partner
 from deviceplugin.notices import NodeNotices
 from deviceplugin.offer import Offer
 from deviceplugin.podresources import PodResources
+from deviceplugin.prestart import PreStart, Step
 from deviceplugin.publish import Publisher
 from deviceplugin.record import Record
 from deviceplugin.register import Registrar
@@ -180,11 +181,14 @@ class Plugin:
             self.registrars.append(registrar)
 
     def _prestart(self, resource: str) -> PreStart | None:
-        """What limits pods before their containers start: with the helper, and not for whole GPUs."""
-        sharing = self.offer.sharing
-        if self._limits is None or (resource == sharing.resources.whole and resource not in sharing.replicas):
-            return None
-        return PreStart(self.cluster, self.record, self.offer, self._isolation, self._limits)
+        """What must be done before containers with this resource start, None if nothing."""
+        sharing, steps = self.offer.sharing, list[Step]()
+        whole = resource == sharing.resources.whole and resource not in sharing.replicas
+        if self._limits is not None and not whole:
+            steps.append(PodLimits(self.record, self.offer, self._isolation, self._limits).before_start)
+        if self.mps is not None:
+            steps.append(self.mps.before_start)
+        return PreStart(self.cluster, self.record, steps) if steps else None
 
     def _true_lists(self) -> list[TrueList]:
         """The server of PodResources, if it is wanted."""

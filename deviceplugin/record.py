@@ -62,14 +62,15 @@ class Record:
         """Note that an Allocate of these device IDs was answered for this container and resource."""
         self._answered.setdefault(uid, {})[container, resource] = frozenset(ids)
 
-    def having(self, resource: str, ids: Iterable[str]) -> frozenset[str]:
-        """UIDs of the pods of which a container got exactly these device IDs."""
+    def having(self, resource: str, ids: Iterable[str]) -> list[tuple[str, str]]:
+        """UID and container of those that got exactly these device IDs."""
         wanted = frozenset(ids)
-        return frozenset(
-            uid
+        return [
+            (uid, container)
             for uid, answered in self._answered.items()
-            if any(of == resource and wanted == got for (_, of), got in answered.items())
-        )
+            for (container, of), got in answered.items()
+            if of == resource and got == wanted
+        ]
 
     def limit(self, uid: str, container: str, mib: int) -> None:
         """Note the memory limit in an answer, in MiB for each GPU; 0 is none. The kubelet keeps the first."""

@@ -15,9 +15,9 @@ import structlog
 
 from deviceplugin.allocate import Allocator
 from deviceplugin.identify import RefusedError
-from deviceplugin.isolation.prestart import PreStart
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
+from deviceplugin.prestart import PreStart
 from deviceplugin.sockets import LONGEST_PATH
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2_grpc as rpc

@@ -4,8 +4,6 @@ With version 3 of MPS the limits are those of the container's own namespace, and
 version 2 the environment sets them, below the limits of the server: a container can take them off.
 """
 
-from pathlib import Path
-
 import msgspec
 
 from deviceplugin.mps.exchange import Holder
@@ -56,8 +54,3 @@ def add(answer: api.ContainerAllocateResponse, pipes: Pipes) -> None:
             answer.envs[THREADS] = str(pipes.holder.percent)
     answer.mounts.add(container_path=pipes.folder, host_path=pipes.folder)
     answer.mounts.add(container_path=SHM, host_path=pipes.shm)
-
-
-def below(folder: str, root: Path) -> bool:
-    """Whether a path that the component names is within the folder that it may name."""
-    return Path(folder).is_relative_to(root) and ".." not in Path(folder).parts

@@ -121,7 +121,7 @@ class Component:
 
     def _unit(self, gpu: Gpu) -> Unit:
         folder = exchange.folder_of(self.settings.mps_dir, gpu.uuid)
-        control = Control(self.settings.control, folder / "pipe", folder / "log", gpu.uuid)
+        control = Control(self.settings.control, folder / exchange.PIPE, folder / "log", gpu.uuid)
         commands: Commands = V3(control) if self._protocol == 3 else V2(control, gpu.total_mib)
         ask = partial(self._ask_a_client, control.environment, commands) if self.settings.probe_s else None
         return Unit(

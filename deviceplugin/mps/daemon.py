@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from deviceplugin.mps import processes
+from deviceplugin.mps import exchange, processes
 from deviceplugin.mps.control import Commands, Control, ControlError, Server
 from deviceplugin.mps.exchange import Process
 
@@ -105,9 +105,9 @@ class Daemon:
 
     def _prepare(self) -> None:
         """Make the folders, and remove what a daemon left in them."""
-        for name in ("pipe", "log"):
+        for name in (exchange.PIPE, "log"):
             (self._folder / name).mkdir(parents=True, exist_ok=True)
-        for left in (self._folder / "pipe").iterdir():
+        for left in (self._folder / exchange.PIPE).iterdir():
             if left.is_dir() and not left.is_symlink():
                 shutil.rmtree(left, ignore_errors=True)
             else:

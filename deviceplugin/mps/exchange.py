@@ -1,9 +1,10 @@
 """What the MPS component and the device plugin tell each other: two files in one folder of the host.
 
 The plugin writes who holds which GPU (`holders.json`), the component how MPS stands on each GPU (`state.json`). Both
-replace their file as a whole. A part of a GPU is answered only once the component has admitted its holder.
+replace their file as a whole. A container with a part of a GPU starts only once the component has admitted it.
 """
 
+import hashlib
 import os
 import time
 from collections.abc import Callable
@@ -21,6 +22,8 @@ T = TypeVar("T")
 HOLDERS, STATE = "holders.json", "state.json"
 GPUS, SHM = "gpus", "shm"
 """Folders beside them, each a tmpfs of limited size: containers can write into them."""
+PIPE, SERVER = "pipe", "gpu"
+"""In a GPU's folder: that of the daemon's pipes, and the name of the server that version 3 has there."""
 DEFAULT_DIR = "/run/gangshare/mps"
 
 Uuid = Annotated[str, msgspec.Meta(min_length=1, max_length=GPU_TEXT.most, pattern=r"^[A-Za-z0-9-]+$")]
@@ -95,6 +98,17 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def folder_of(folder: Path, uuid: str) -> Path:
     """The folder of a GPU's daemon, which containers see parts of."""
     return folder / GPUS / uuid
+
+
+def namespace(key: str) -> str:
+    """The name of a holder's namespace: lowercase letters and digits, short for the path of a socket."""
+    return "c" + hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def pipes_of(folder: Path, holder: Holder, protocol: Literal[2, 3]) -> Path:
+    """The folder of a container's pipes; with version 3 it has one of its own."""
+    pipes = folder_of(folder, holder.gpu) / PIPE
+    return pipes if protocol == 2 else pipes / SERVER / namespace(holder.key)
 
 
 def now() -> float:

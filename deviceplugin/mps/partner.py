@@ -1,7 +1,8 @@
 """The plugin's side of MPS: tells the component who holds which GPU, and waits until it has admitted a container.
 
-An Allocate for a part waits until the container has its limits, one for a whole GPU until MPS has left it. If that
-takes too long, the pod is refused: it would run without limits, or could not use its GPU.
+The answer to an Allocate does not wait, since it follows from the component's version alone. Before it starts, a
+container with a part waits until it has its limits, one with a whole GPU until MPS has left it. If that takes too long,
+it does not start, and the kubelet asks again: it would run without limits, or could not use its GPU.
 """
 
 import asyncio
@@ -16,18 +17,21 @@ from deviceplugin.checkpoint import Entry
 from deviceplugin.identify import RefusedError
 from deviceplugin.mps import answers, exchange, level
 from deviceplugin.mps.answers import Pipes
-from deviceplugin.mps.exchange import Holder, Holders, Served, State
+from deviceplugin.mps.exchange import Holder, Holders, State
 from deviceplugin.mps.holding import Held
 from protos.contract import codec
 from protos.contract.allocation import Share
 from protos.contract.inventory import Inventory
+from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 from protos.files import FileError
 
 log = structlog.get_logger()
 
-ADMIT_S = 6.0
-"""Longest wait for the component."""
+READY_S = 20.0
+"""Longest wait for the component before a container starts. The kubelet waits 30 s, and then asks again."""
+BROKEN = ("blocked", "wedged")
+"""Phases in which a GPU takes no new parts."""
 LOOK_S = 0.02
 WRITE_S = 0.5
 """Seconds between two looks whether holders have changed."""
@@ -72,8 +76,8 @@ class Partner:
                 self._write()
             await asyncio.sleep(WRITE_S)
 
-    async def admit(self, uid: str, container: str, shares: Sequence[Share]) -> Pipes | None:
-        """How the container connects to MPS, None if MPS does not serve its GPUs; raises RefusedError."""
+    def admit(self, uid: str, container: str, shares: Sequence[Share]) -> Pipes | None:
+        """How a container will connect to MPS, None if MPS does not serve its GPUs; raises RefusedError."""
         state, uuids = self._state(), {share.uuid for share in shares}
         whole = any(share.whole for share in shares)
         served = state is not None and not uuids.isdisjoint(state.gpus)
@@ -81,47 +85,43 @@ class Partner:
             served and state and level.silent(state, exchange.now())
         ):
             raise _not_ready(level.SILENT)
-        if not served:
+        if state is None or not served or whole:
             self._note(uid, container, False)
             return None
-        if not whole and len(uuids) > 1:
+        if len(uuids) > 1:
             raise RefusedError(Reason("MpsOneGpu", f"the container has parts of {len(uuids)} GPUs, and MPS serves one"))
-        before = self._answered.get((uid, container))
-        self._note(uid, container, not whole)
-        try:
-            async with asyncio.timeout(ADMIT_S):
-                if whole:
-                    await self._left(uuids)
-                    return None
-                return await self._admitted(uid, container, shares[0])
-        except TimeoutError as error:
-            if before is None:
-                del self._answered[uid, container]
-            self._write()
-            raise _not_ready(self._why(uuids)) from error
+        found = state.gpus[shares[0].uuid]
+        if found.phase in BROKEN:
+            raise _not_ready(found.why or f"it is {found.phase}")
+        self._note(uid, container, True)
+        holder = answers.holder(uid, container, shares[0], self._inventory(), mps=True)
+        return Pipes(
+            folder=str(exchange.pipes_of(self._folder, holder, state.protocol)),
+            shm=str(self._folder / exchange.SHM),
+            own_limits=state.protocol == 2,
+            holder=holder,
+        )
 
-    async def _admitted(self, uid: str, container: str, share: Share) -> Pipes:
-        key = f"{uid}/{container}"
-        while True:
-            state = self._state()
-            folder = state.gpus[share.uuid].admitted.get(key) if state and share.uuid in state.gpus else None
-            if state and folder and answers.below(folder, exchange.folder_of(self._folder, share.uuid)):
-                return Pipes(
-                    folder=folder,
-                    shm=str(self._folder / exchange.SHM),
-                    own_limits=state.protocol == 2,
-                    holder=answers.holder(uid, container, share, self._inventory(), mps=True),
-                )
-            await asyncio.sleep(LOOK_S)
+    async def before_start(self, pod: Pod, container: str) -> None:
+        """Wait until a container with a part has its limits, or until MPS has left whole GPUs; raises RefusedError."""
+        self._write()
+        for holder in self._holders(self._held() or (), self._inventory()):
+            if (holder.pod, holder.container) == (pod.metadata.uid, container):
+                try:
+                    async with asyncio.timeout(READY_S):
+                        while not self._ready(holder):  # noqa: ASYNC110 - a file has no event
+                            await asyncio.sleep(LOOK_S)
+                except TimeoutError as error:
+                    raise _not_ready(self._why(holder.gpu)) from error
 
-    async def _left(self, uuids: Iterable[str]) -> None:
-        """Wait until MPS has left these GPUs."""
-        while True:
-            state = self._state()
-            gpus = state.gpus if state else {}
-            if all(_off(gpus[uuid]) for uuid in uuids if uuid in gpus):
-                return
-            await asyncio.sleep(LOOK_S)
+    def _ready(self, holder: Holder) -> bool:
+        state = self._state()
+        served = state.gpus.get(holder.gpu) if state else None
+        if state is None or served is None:
+            return not holder.mps
+        if not holder.mps:
+            return served.phase in ("yielded", "blocked") and not served.processes
+        return served.admitted.get(holder.key) == str(exchange.pipes_of(self._folder, holder, state.protocol))
 
     def _note(self, uid: str, container: str, mps: bool) -> None:
         self._answered[uid, container] = mps
@@ -159,15 +159,11 @@ class Partner:
             log.warning("mps_state_not_read", error=str(error))
             return None
 
-    def _why(self, uuids: Iterable[str]) -> str:
+    def _why(self, uuid: str) -> str:
         state = self._state()
-        served = next((state.gpus[uuid] for uuid in uuids if uuid in state.gpus), None) if state else None
+        served = state.gpus.get(uuid) if state else None
         return served.why or f"it is {served.phase}" if served else "the MPS component of this node has ended"
 
 
-def _off(served: Served) -> bool:
-    return served.phase in ("yielded", "blocked") and not served.processes
-
-
 def _not_ready(why: str) -> RefusedError:
-    return RefusedError(Reason("MpsNotReady", f"MPS on this GPU is not ready in {ADMIT_S:g} s", why))
+    return RefusedError(Reason("MpsNotReady", "MPS on this GPU is not ready", why))

@@ -4,15 +4,13 @@ A container sees only the folder of its own namespace, so it connects with these
 Source: docs.nvidia.com/deploy/mps, "MPS v3 Interface".
 """
 
-import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from deviceplugin.mps.control import Client, Control, ControlError, Server
-from deviceplugin.mps.exchange import Holder
+from deviceplugin.mps.exchange import SERVER, Holder, namespace
 
-SERVER = "gpu"
 CSV = "--format=csv,noheader"
 _NAMESPACE = re.compile(r"c[0-9a-f]{16}")
 _SIZES = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
@@ -81,11 +79,6 @@ class V3:
 
     async def _tell(self, *arguments: str) -> str:
         return await self._control.ask("-p", "3", *arguments)
-
-
-def namespace(key: str) -> str:
-    """The name of a holder's namespace: lowercase letters and digits, short for the path of a socket."""
-    return "c" + hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
 def table(said: str, columns: int) -> list[list[str]]:

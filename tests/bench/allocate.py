@@ -2,9 +2,9 @@
 
 The embedded cluster's kubelet calls, with its API server and scheduler in the same process, the real extender beside.
 Pods come in bursts; every second one asks two resources, which is two Allocates, and every fourth has two containers.
-Once the node is as it comes, once with all that isolates, measures and tells: limits of the driver, CDI devices in
-annotations, the list of true GPUs, and MPS, whose control daemon is a stand-in that starts an interpreter for each
-command.
+Once the node is as it comes, once with all that isolates and tells: limits of the driver, CDI devices in annotations,
+the list of true GPUs, and MPS with a stand-in of its control daemon. There containers start later, once they are
+admitted: each command of the stand-in starts an interpreter.
 """
 
 from __future__ import annotations
@@ -120,8 +120,9 @@ async def _measure(node: contextlib.AbstractAsyncContextManager[Made]) -> Measur
     timed = _Timed()
     with mock.patch.object(DeviceManager, "_ask", timed.method()):
         async with node as (spec, mps), a_cluster(spec, extender_args=("--isolation=any",)) as cluster:
-            for gpu in mps.nvml.gpus if mps else ():
-                await mps.phase("serving", gpu.get("uuid"))
+            if mps is not None:
+                for gpu in mps.nvml.gpus:
+                    await mps.phase("serving", gpu.get("uuid"))
             for number in range(BURSTS):
                 await _run(cluster, number)
             plugin = cluster.node(NODE).plugin

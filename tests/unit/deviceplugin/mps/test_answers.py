@@ -21,8 +21,6 @@ from tests.unit.deviceplugin.builders import a_machine, an_inventory
 from tests.unit.deviceplugin.mps.conftest import a_holder
 from tests.unit.deviceplugin.test_cdi import Fixed
 
-ROOT = Path("/run/gangshare/mps")
-
 
 def added(*, own_limits: bool, mem_mib: int = 4096, percent: int = 25) -> api.ContainerAllocateResponse:
     answer = api.ContainerAllocateResponse(envs={"A": "b"})
@@ -58,13 +56,6 @@ def test_slices_are_a_part_of_the_threads(slices: int, per_gpu: int, percent: in
     share = Share("GPU-0", 0, 4, slices)
     found = answers.holder("p", "main", share, inventory, mps=True)
     assert (found.mem_mib, found.percent, found.mps) == (4096, percent, True)
-
-
-def test_only_paths_of_the_gpus_own_folder_are_mounted() -> None:
-    root = ROOT / "GPU-0"
-    assert answers.below("/run/gangshare/mps/GPU-0/pipe/gpu/c1", root)
-    for path in ("/", "/etc", "/run/gangshare/mps/GPU-1/pipe", "/run/gangshare/mps/GPU-0/../../../../etc", "pipe"):
-        assert not answers.below(path, root)
 
 
 NOW = 1000.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.mps import control, v2, v3
+from deviceplugin.mps import control, exchange, v2
 from deviceplugin.mps.control import Client, Control, ControlError, Server
 from deviceplugin.mps.v2 import V2
 from deviceplugin.mps.v3 import V3
@@ -92,7 +92,7 @@ LIST = "namespace list --server=gpu --format=csv,noheader"
 
 async def test_a_container_whose_limits_are_not_in_force_is_not_admitted() -> None:
     holder = a_holder(mem_mib=4096, percent=50)
-    name = v3.namespace(holder.key)
+    name = exchange.namespace(holder.key)
     said = Said({LIST: "default,gpu,Ready,-,100.00,0,/x\n"})
     assert await V3(said).admit([holder]) == {}, "the daemon does not list it"
     said.answers[LIST] = f"{name},gpu,Ready,4G,60.00,0,/x\n"
@@ -102,7 +102,7 @@ async def test_a_container_whose_limits_are_not_in_force_is_not_admitted() -> No
 
 
 async def test_namespaces_of_containers_that_left_are_deleted_and_no_others() -> None:
-    gone = v3.namespace("gone/main")
+    gone = exchange.namespace("gone/main")
     said = Said({LIST: f"default,gpu,Ready,-,100.00,0,/x\noperators,gpu,Ready,-,-,0,/x\n{gone},gpu,Ready,-,-,0,/x\n"})
     assert await V3(said).admit([]) == {}
     assert said.asked == [LIST, f"namespace delete {gone} --server=gpu --force"]
@@ -112,11 +112,11 @@ async def test_a_container_without_limits_gets_a_namespace_without() -> None:
     holder = a_holder()
     said = Said({})
     await V3(said).admit([holder])
-    assert said.asked == [LIST, f"namespace create {v3.namespace(holder.key)} --server=gpu", LIST]
+    assert said.asked == [LIST, f"namespace create {exchange.namespace(holder.key)} --server=gpu", LIST]
 
 
 def test_names_of_namespaces_are_lowercase_and_short() -> None:
-    name = v3.namespace("0f3e8c1a-1111-2222-3333-444455556666/Main_Container")
+    name = exchange.namespace("0f3e8c1a-1111-2222-3333-444455556666/Main_Container")
     assert len(name) == 17
     assert name.isalnum()
     assert name == name.lower()

@@ -13,7 +13,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from deviceplugin.mps import component, ending, exchange, mounts, probe, processes, v3
+from deviceplugin.mps import component, ending, exchange, mounts, probe, processes
 from deviceplugin.mps.control import Client
 from deviceplugin.mps.ending import Stuck
 from deviceplugin.mps.exchange import Process
@@ -158,5 +158,5 @@ def test_gpus_are_given_over_by_uuid_or_index() -> None:
 def test_the_longest_path_of_a_socket_fits() -> None:
     uuid = "GPU-00000000-0000-0000-0000-000000000000"
     folder = exchange.folder_of(Path("/" + "x" * (LONGEST_DIR - 1)), uuid)
-    deepest = folder / "pipe" / "gpu" / v3.namespace("p/main") / "control"
+    deepest = folder / "pipe" / "gpu" / exchange.namespace("p/main") / "control"
     assert len(os.fsencode(deepest)) <= 107
