@@ -99,7 +99,7 @@ async def test_with_namespaces_the_answer_names_the_containers_own(node: Node, p
 @pytest.mark.parametrize("phase", ["wedged", "blocked"])
 async def test_a_gpu_that_takes_no_parts_refuses_one_at_once(node: Node, phase: Phase) -> None:
     node.says(phase)
-    assert node.refused() == "MpsNotReady: MPS on this GPU is not ready (so it is)"
+    assert node.refused() == "MpsNotReady: MPS on this GPU is not ready: so it is"
     assert exchange.read_holders(node.folder) is None
 
 
