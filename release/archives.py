@@ -16,7 +16,7 @@ def pack(to: Path, members: Mapping[str, Path], epoch: int) -> None:
     """Write a .tar.gz of files by their names inside. Owner, order and times are fixed; links are followed."""
     with (
         to.open("wb") as raw,
-        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=epoch) as packed,
+        gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=epoch) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
         for name, file in sorted(members.items()):
