@@ -95,16 +95,12 @@ images: sbom ## both images (BASE=image@sha256:…, RUNTIME=, IMAGES=registry/na
 	    --file Dockerfile.$$part $(NAMED_BY) $(IMAGES)/$$part:$(VERSION) $(BUILD_ARGS) . || exit 1; \
 	done
 
-sbom: setup
-	@mkdir -p dist
-	@for part in extender plugin kubectl; do \
-	  $(BIN)/cyclonedx-py requirements --output-reproducible --output-file dist/$$part.cdx.json manifests/images/$$part.txt || exit 1; \
-	done
+sbom: setup ## what is in the images and the kubectl plugin (dist/*.cdx.json)
+	$(BIN)/python -m release.contents
 
 RELEASE_URL ?= https://example.com/gangshare/v$(VERSION)
 release: setup ## dist/: wheel, sdist, chart, manifests, kubectl plugin, checksums (IMAGES=registry/name, RELEASE_URL=https://…)
 	rm -rf dist
-	$(MAKE) sbom
 	$(BIN)/python -m release --images $(IMAGES) --url $(RELEASE_URL)
 
 clean: ## what the targets above made in this folder

@@ -12,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 from release import archives, kubectl, manifests
+from release.contents import write_contents
 from release.manifests import ROOT, ReleaseError, run
 from release.notes import notes
 
@@ -36,6 +37,7 @@ def make(to: Path, images: str, url: str) -> None:
     (to / "NOTES.md").write_text(notes((ROOT / "CHANGELOG.md").read_text(), version))
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or run("git", "log", "-1", "--format=%ct"))
     write_packages(to, epoch)
+    write_contents(to)
     manifests.write_overlays(to, images, version)
     manifests.write_chart(to, version, epoch)
     kubectl.write_plugin(to, to / f"gangshare-{version}-py3-none-any.whl", version, url, epoch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ import pytest
 import yaml
 
 import release.__main__ as release
-from release import archives, kubectl, manifests, notes
+from release import archives, contents, kubectl, manifests, notes
 from release.manifests import ROOT, ReleaseError
 
 EPOCH = 1_700_000_000
@@ -83,6 +84,14 @@ def test_every_overlay_is_one_file_with_the_images_of_the_registry(tmp_path: Pat
         ours = {image for image in re.findall(r"image: (\S+)", text) if "gangshare" in image}
         assert ours <= {f"{IMAGES}/extender:1.2.3", f"{IMAGES}/plugin:1.2.3"}
         assert f"{IMAGES}/plugin:1.2.3" in ours
+
+
+def test_contents_name_every_locked_package(tmp_path: Path) -> None:
+    contents.write_contents(tmp_path)
+    for part in contents.PARTS:
+        lock = (ROOT / f"manifests/images/{part}.txt").read_text()
+        told = {found["name"] for found in json.loads((tmp_path / f"{part}.cdx.json").read_text())["components"]}
+        assert told == set(re.findall(r"^([a-z][\w.-]*)==", lock, re.MULTILINE))
 
 
 def test_a_chart_is_packed_as_helm_packs_it(tmp_path: Path) -> None:
