@@ -20,6 +20,8 @@ from release.archives import files_below, pack, sha256
 from release.manifests import ROOT, ReleaseError, run
 
 NAME = "kubectl-gangshare"
+INSTALLED = ("RECORD", "REQUESTED", "direct_url.json", "uv_cache.json")
+"""Records of an installation, beside the metadata of a package."""
 LOCK = ROOT / "manifests/images/kubectl.txt"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PLATFORMS = {
@@ -126,6 +128,6 @@ def manifest(version: str, url: str, archives: Mapping[tuple[str, str], Path]) -
 def _shipped(lib: Path) -> Iterator[Path]:
     """All but bytecode and records of the installation, which differ from one installation to the next."""
     for file in files_below(lib):
-        installer = file.parent.name.endswith(".dist-info") and file.name in ("RECORD", "REQUESTED", "direct_url.json")
+        installer = file.parent.name.endswith(".dist-info") and file.name in INSTALLED
         if "__pycache__" not in file.parts and not installer:
             yield file

@@ -131,7 +131,7 @@ def lib(tmp_path: Path) -> Path:
     """Stands for what is installed: packages, records of the installation, bytecode."""
     made = tmp_path / "lib"
     packed = ("extender/__init__.py", "extender/__main__.py", "x.dist-info/METADATA")
-    for name in (*packed, "extender/__pycache__/a.pyc", "x.dist-info/RECORD"):
+    for name in (*packed, "extender/__pycache__/a.pyc", "x.dist-info/RECORD", "x.dist-info/uv_cache.json"):
         (made / name).parent.mkdir(parents=True, exist_ok=True)
         (made / name).write_text("import sys\ndef main(): print(sys.argv[1:])\n")
     return made
