@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
-.PHONY: help setup demo check test coverage test-long bench lint cluster generate test-versions locks images clean
+.PHONY: help setup demo check test coverage test-long bench lint cluster generate test-versions locks images sbom release clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
@@ -76,18 +76,32 @@ cluster: setup ## a real cluster on this machine, left running to play with
 locks: setup ## what the images install, resolved anew with hashes
 	$(BIN)/python manifests/images/locks.py
 
-BUILDER ?= $(firstword $(foreach tool,docker podman buildah,$(shell command -v $(tool))))
-IMAGES  ?= localhost/gangshare
-images: setup ## both images (BASE=image@sha256:…, IMAGES=registry/name, BUILDER=docker) and what is in them (dist/*.cdx.json)
-	@mkdir -p dist
-	@for part in extender plugin; do \
-	  $(BIN)/cyclonedx-py requirements --output-reproducible --output-file dist/$$part.cdx.json manifests/images/$$part.txt || exit 1; \
-	done
+BUILDER   ?= $(firstword $(foreach tool,docker podman buildah,$(shell command -v $(tool))))
+IMAGES    ?= localhost/gangshare
+RUNTIME   ?= $(BASE)
+PLATFORMS ?=
+# Several platforms make a list of images: podman and buildah name it by --manifest, docker by --tag.
+NAMED_BY   = $(if $(and $(PLATFORMS),$(filter-out docker,$(notdir $(BUILDER)))),--manifest,--tag)
+REVISION   = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+CREATED    = $(shell TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null || echo 1970-01-01T00:00:00Z)
+images: sbom ## both images (BASE=image@sha256:…, RUNTIME=, IMAGES=registry/name, PLATFORMS=linux/amd64,linux/arm64, BUILDER=docker)
 	@test -n "$(BUILDER)" || { echo "no builder of images: install docker, podman or buildah, or say BUILDER=…"; exit 1; }
-	@case "$(BASE)" in *@sha256:*) ;; *) echo "BASE is '$(BASE)': expected an image with Python 3.11+ by digest, like docker.io/library/python:3.12-slim@sha256:…"; exit 1;; esac
-	@for part in extender plugin; do \
-	  $(BUILDER) build --build-arg BASE=$(BASE) --file Dockerfile.$$part --tag $(IMAGES)/$$part:$(VERSION) . || exit 1; \
+	@for image in "$(BASE)" "$(RUNTIME)"; do \
+	  case "$$image" in *@sha256:*) ;; *) echo "BASE or RUNTIME is '$$image': expected an image with Python 3.11+ by digest, like docker.io/library/python:3.12-slim@sha256:…"; exit 1;; esac; \
 	done
+	@for part in extender plugin; do \
+	  $(BUILDER) build $(if $(PLATFORMS),--platform $(PLATFORMS)) --build-arg BASE=$(BASE) --build-arg RUNTIME=$(RUNTIME) \
+	    --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) --build-arg CREATED=$(CREATED) \
+	    --file Dockerfile.$$part $(NAMED_BY) $(IMAGES)/$$part:$(VERSION) $(BUILD_ARGS) . || exit 1; \
+	done
+
+sbom: setup ## what is in the images and the kubectl plugin (dist/*.cdx.json)
+	$(BIN)/python -m release.contents
+
+RELEASE_URL ?= https://example.com/gangshare/v$(VERSION)
+release: setup ## dist/: wheel, sdist, chart, manifests, kubectl plugin, checksums (IMAGES=registry/name, RELEASE_URL=https://…)
+	rm -rf dist
+	$(BIN)/python -m release --images $(IMAGES) --url $(RELEASE_URL)
 
 clean: ## what the targets above made in this folder
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist *.egg-info

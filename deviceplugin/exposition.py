@@ -26,6 +26,10 @@ class Page(NamedTuple):
     make: Callable[[], bytes]
 
 
+ALIVE = Page("text/plain", lambda: b"ok\n")
+"""For probes: whoever reads it knows that the event loop runs."""
+
+
 class Exposition:
     """Serves the registry as an async context manager; raises SettingsError if it cannot listen on the port."""
 
@@ -38,7 +42,7 @@ class Exposition:
     ) -> None:
         """`pages` are served by path, beside the metrics; `option` is that of the port, for the error."""
         metrics = Page(CONTENT_TYPE_LATEST, lambda: generate_latest(registry))
-        self._pages = {b"/metrics": metrics, b"/": metrics, **(pages or {})}
+        self._pages = {b"/metrics": metrics, b"/": metrics, b"/healthz": ALIVE, **(pages or {})}
         self._port, self._option = port, option
         self._peers: Counter[str] = Counter()
         self._server: asyncio.Server | None = None

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from extender.cli import commands
-from extender.cli.errors import CommandError, with_demo
+from extender.cli.errors import CommandError, with_demo, with_process
 from extender.cli.explain_commands import explain
 from extender.cli.options import plain_typer
 from extender.cli.queue_commands import move, queue
@@ -51,24 +51,24 @@ def options(
 @app.command(context_settings=PASSED_ON, add_help_option=False)
 def extender(context: typer.Context) -> None:
     """Run the scheduler extender."""
-    from extender.server.command import command as run
-
+    with with_process("extender"):
+        from extender.server.command import command as run
     _run_process(run, context)
 
 
 @app.command(context_settings=PASSED_ON, add_help_option=False)
 def plugin(context: typer.Context) -> None:
     """Run the device plugin of this node."""
-    from deviceplugin.command import command as run
-
+    with with_process("plugin"):
+        from deviceplugin.command import command as run
     _run_process(run, context)
 
 
 @app.command(context_settings=PASSED_ON, add_help_option=False)
 def usage(context: typer.Context) -> None:
     """Run the measurement of this node: what each container uses of its GPUs."""
-    from deviceplugin.usage.command import command as run
-
+    with with_process("usage"):
+        from deviceplugin.usage.command import command as run
     _run_process(run, context)
 
 

@@ -1,6 +1,7 @@
-"""What the images install, locked with hashes: `python manifests/images/locks.py` writes the .txt beside each .in.
+"""What images and the kubectl plugin install, locked with hashes: `python manifests/images/locks.py` writes the .txt
+beside each .in.
 
-An .in file names what the packages of one image import; which versions will do says pyproject.toml.
+An .in file names what the packages of one of them import; which versions will do says pyproject.toml.
 """
 
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-IMAGES = ("build", "extender", "plugin")
+LOCKED = ("build", "extender", "plugin", "kubectl")
 COMMAND = ("pip", "compile", "--quiet", "--universal", "--generate-hashes", "--no-annotate", "--python-version=3.11")
 
 
@@ -21,8 +22,8 @@ def main() -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
         constraints.write("\n".join(dependencies))
         constraints.flush()
-        for image in IMAGES:
-            files = [f"--constraint={constraints.name}", f"--output-file={HERE / image}.txt", str(HERE / f"{image}.in")]
+        for name in LOCKED:
+            files = [f"--constraint={constraints.name}", f"--output-file={HERE / name}.txt", str(HERE / f"{name}.in")]
             header = "--custom-compile-command=make locks"
             subprocess.run([sys.executable, "-m", "uv", *COMMAND, "--upgrade", header, *files], check=True)
 

@@ -118,7 +118,7 @@ def test_the_leading_replica_is_replaced_when_it_goes(cluster: Cluster, rolled_o
 @pytest.mark.parametrize(
     ("image", "user", "packages"),
     [
-        ("gangshare/plugin", "", {"protos", "deviceplugin"}),
+        ("gangshare/plugin", "0:0", {"protos", "deviceplugin"}),
         ("gangshare/extender", "65532:65532", {"protos", "gangfilter", "extender"}),
     ],
 )

@@ -83,6 +83,15 @@ def test_replays_need_no_more_than_a_plain_installation_has() -> None:
     assert "Usage: gangshare simulate jobs" in ran.stdout
 
 
+@pytest.mark.parametrize(
+    ("missing", "process"), [("uvloop", "extender"), ("deviceplugin", "plugin"), ("deviceplugin", "usage")]
+)
+def test_an_installation_of_user_commands_says_that_it_has_no_processes(missing: str, process: str) -> None:
+    ran = gangshare(missing, process, "--help")
+    sentence = f"error: gangshare {process} is not part of this installation: pip install gangshare\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", sentence)
+
+
 def test_a_module_that_no_extra_brings_is_an_error_of_ours() -> None:
     ran = gangshare("msgspec", "demo")
     assert ran.returncode == 1

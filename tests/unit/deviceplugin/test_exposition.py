@@ -56,6 +56,15 @@ async def test_its_labels_name_no_pod() -> None:
     assert not labels & {"pod", "namespace", "container"}
 
 
+async def test_probes_learn_that_the_loop_runs() -> None:
+    async with served() as (_, port):
+        connection = await connect(port)
+        connection[1].write(b"GET /healthz HTTP/1.1\r\n\r\n")
+        answer = await read(connection)
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"\r\n\r\nok\n")
+
+
 @pytest.mark.parametrize(("sent", "status"), [(b"POST /metrics", b"405"), (b"GET /else", b"404")])
 async def test_nothing_else_is_served(sent: bytes, status: bytes) -> None:
     async with served() as (_, port):

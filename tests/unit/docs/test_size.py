@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.gangshare import ROOT
 
 LINES, PARAMETERS, METHODS = 300, 7, 20
-PRODUCT = ("extender", "deviceplugin", "gangfilter", "protos")
+PRODUCT = ("extender", "deviceplugin", "gangfilter", "protos", "release")
 GENERATED = ("_pb2.py", "_pb2_grpc.py", "_pb2.pyi")
 MODULES = sorted(
     path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py") if not path.name.endswith(GENERATED)

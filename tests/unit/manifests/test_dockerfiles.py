@@ -10,14 +10,15 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 
-from tests.unit.manifests.conftest import ROOT
+from tests.unit.manifests.conftest import ROOT, Objects
 
 FOLDER = ROOT / "manifests/images"
 LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)")
@@ -99,6 +100,55 @@ def test_a_lock_holds_what_the_image_needs_in_versions_that_the_project_allows(p
     for name, version in found.items():
         if name in known:
             assert known[name].specifier.contains(version, prereleases=True), f"{name}=={version}"
+
+
+@pytest.mark.parametrize(("part", "user"), [("plugin", "0:0"), ("extender", "65532:65532")])
+def test_the_second_stage_only_copies_what_the_first_built(part: str, user: str) -> None:
+    """So its base needs no shell, and says as whom it runs whatever the base says."""
+    first, last = (ROOT / f"Dockerfile.{part}").read_text().split("\nFROM ${RUNTIME}\n")
+    assert first.count("\nFROM ${BASE} AS build\n") == 1
+    words = [line.split()[0] for line in re.sub(r"\\\n", "", last).splitlines() if not line.startswith("#")]
+    assert set(words) == {"ARG", "LABEL", "COPY", "ENV", "USER", "EXPOSE", "ENTRYPOINT"}
+    assert words.count("COPY") == 1
+    assert f"\nUSER {user}\n" in last
+
+
+@pytest.mark.parametrize("part", ["plugin", "extender"])
+def test_an_image_tells_its_version_its_commit_and_its_licence(part: str) -> None:
+    labels = set(re.findall(r"org\.opencontainers\.image\.(\w+)=", (ROOT / f"Dockerfile.{part}").read_text()))
+    assert labels == {"title", "description", "licenses", "version", "revision", "created"}
+
+
+def test_images_are_built_on_nothing_but_digests() -> None:
+    if shutil.which("make") is None:
+        pytest.skip("make is missing")
+    digest = f"base@sha256:{'0' * 64}"
+
+    def images(*words: str) -> subprocess.CompletedProcess[str]:
+        command = ["make", "--no-print-directory", "-o", "sbom", "images", "BUILDER=echo", *words]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert "BASE or RUNTIME is 'base:1'" in images("BASE=base:1").stdout
+    assert "BASE or RUNTIME is 'small:1'" in images(f"BASE={digest}", "RUNTIME=small:1").stdout
+    lines = images(f"BASE={digest}", "PLATFORMS=linux/amd64,linux/arm64").stdout.splitlines()
+    assert len(lines) == 2
+    for line, part in zip(lines, ("extender", "plugin"), strict=True):
+        assert f"--build-arg RUNTIME={digest} " in line
+        assert line.startswith("build --platform linux/amd64,linux/arm64 ")
+        assert f" --file Dockerfile.{part} --manifest localhost/gangshare/{part}:" in line
+
+
+def test_every_process_with_a_port_is_probed(kustomize: Callable[[str], Objects]) -> None:
+    for folder, kind, name in (
+        ("base", "Deployment", "gangshare-scheduler"),
+        ("base", "DaemonSet", "gangshare-plugin"),
+    ):
+        for container in kustomize(folder).containers(kind, name).values():
+            assert "livenessProbe" in container, container["name"]
+    (usage,) = yaml.safe_load((ROOT / "manifests/components/usage/daemonset.yaml").read_text())["spec"]["template"][
+        "spec"
+    ]["containers"]
+    assert usage["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
 
 
 def copied(part: str) -> set[str]:

@@ -1,0 +1,1 @@
+"""How a release is made: `make release` fills dist/ (docs/releasing.md). No part of any package or image."""
