@@ -16,7 +16,7 @@ import structlog
 from deviceplugin import cgroups
 from deviceplugin.cgroups import Group
 from deviceplugin.cluster import Cluster
-from deviceplugin.isolation import checks
+from deviceplugin.isolation import checks, demands
 from deviceplugin.isolation.checks import MISMATCH, STATES, Key, Limited, Read, State, Verdict
 from deviceplugin.isolation.evict import Evictor
 from deviceplugin.isolation.watch import Watch
@@ -25,6 +25,7 @@ from deviceplugin.limits.protocol import Limit, LimitError
 from deviceplugin.machine import SourceError
 from deviceplugin.record import Record
 from deviceplugin.sense import Senses
+from protos.contract.objects import Pod
 
 log = structlog.get_logger()
 
@@ -79,8 +80,7 @@ class ReadBack:
 
     async def look(self) -> None:
         """Check the containers that are due."""
-        offer = self._senses.offer
-        limited = checks.limited(self._cluster.pods.values(), self._record, offer.inventory, offer.sharing.resources)
+        limited = checks.limited(self._cluster.pods.values(), self._record, self._of_pod)
         self._checks = {key: self._checks.get(key) or _Check() for key in limited}
         now = asyncio.get_running_loop().time()
         due = [key for key, check in self._checks.items() if check.due <= now][:AT_ONCE]
@@ -91,6 +91,11 @@ class ReadBack:
         counts = Counter(check.state for check in self._checks.values())
         for state in STATES:
             self._senses.metrics.isolated.labels(state).set(counts[state])
+
+    def _of_pod(self, pod: Pod) -> dict[str, int]:
+        """What a whole pod is limited to, where there is a helper."""
+        offer = self._senses.offer
+        return demands.of_pod(pod, self._record, offer.inventory, offer.sharing.resources) if self._limits else {}
 
     def _read(self, wanted: Sequence[tuple[Key, tuple[str, ...]]]) -> dict[Key, dict[str, Read]]:
         """The limits of these containers on these GPUs, as far as the driver tells them. Blocks."""
