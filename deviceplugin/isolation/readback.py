@@ -48,6 +48,8 @@ class _Check(msgspec.Struct):
     state: State = "unknown"
     due: float = 0.0
     pause: float = LOOK_S
+    mended: bool = False
+    """It had not what it was resized to, and got that."""
 
 
 class ReadBack:
@@ -125,6 +127,10 @@ class ReadBack:
         if verdict.state == "unknown" and check.state != "unknown":
             check.due = now + AGAIN_S  # what is known holds until the driver says otherwise
             return
+        if verdict.state == "mismatch" and not verdict.unlimited and await self._mend(key, given, read):
+            check.due = now
+            return
+        check.mended = check.mended and verdict.state != "enforced"
         if verdict.state == "unknown":
             self._wait_longer(check, given)
         else:
@@ -133,7 +139,7 @@ class ReadBack:
         if verdict.state != before:
             self._senses.metrics.isolation_checks.labels(verdict.state).inc()
             await self._tell(given, verdict)
-        if verdict.unlimited and self._limits is not None and await self._limit(given):
+        if verdict.unlimited and await self._limit(key, given, own=False):
             check.due = now  # read it back
             return
         if verdict.state == "mismatch" and self._evictor is not None:
@@ -156,12 +162,27 @@ class ReadBack:
             await self._senses.update()
         await self._cluster.tell(given.pod, MISMATCH, verdict.sentence, "Warning")
 
-    async def _limit(self, given: Limited) -> bool:
-        """Have the helper limit a pod that runs without its limit; returns whether it did."""
+    async def _mend(self, key: Key, given: Limited, read: dict[str, Read]) -> bool:
+        """Limit a container of a resized pod anew, once; returns whether that was done.
+
+        The hook gives a restarted container what it requested, and knows nothing of what was changed since.
+        """
+        check = self._checks[key]
+        if check.mended or not self._record.was_resized(key[0]):
+            return False
+        check.mended = True
+        return await self._limit(key, given, own=any(each.own for each in read.values()))
+
+    async def _limit(self, key: Key, given: Limited, *, own: bool) -> bool:
+        """Have the helper limit a container (`own`) or its pod as it should be; returns whether it did."""
         if self._limits is None:
             return False
+        if own:
+            wanted = Limit(pod=key[0], container=key[1], mib=dict.fromkeys(given.uuids, given.mib))
+        else:
+            wanted = Limit(pod=key[0], mib=dict(given.of_pod))
         try:
-            await self._limits.ask(Limit(pod=given.pod.metadata.uid, mib=dict(given.of_pod)))
+            await self._limits.ask(wanted)
         except LimitError as error:
             log.warning("limit_not_set", pod=given.pod.metadata.name, error=str(error))
             return False
