@@ -62,6 +62,6 @@ def make_pod(root: Path, uid: str, nested: bool = True) -> Path:
     above = root / "kubepods.slice/kubepods-burstable.slice"
     group = above / f"kubepods-burstable-pod{uid.replace('-', '_')}.slice"
     group.mkdir(parents=True, exist_ok=True)
-    if nested:
+    if nested and not (group / "dmem.max").exists():
         (group / "dmem.max").write_text(NO_LIMITS)
     return group

@@ -60,12 +60,12 @@ def void(_: object) -> None:
 
 
 @contextlib.asynccontextmanager
-async def helped(folder: Path, *options: str) -> AsyncIterator[Helped]:
+async def helped(folder: Path, *options: str, toolkit: str = "1.17.0") -> AsyncIterator[Helped]:
     """Plain folders stand in for control groups: the kernel's own take no file of a controller that it lacks."""
     (folder / "groups").mkdir()
     (folder / "groups/cgroup.controllers").write_text("cpu memory dmem\n")
     socket = ("--limits-socket", str(folder / "l.sock"), "--cgroup-root", str(folder / "groups"))
-    async with a_host(folder, *socket, *options, toolkit="1.17.0") as host:
+    async with a_host(folder, *socket, *options, toolkit=toolkit) as host:
         host.root = folder / "groups"
         made = Helped(host, folder)
         await made.listen()

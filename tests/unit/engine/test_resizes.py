@@ -12,7 +12,7 @@ from protos.contract import names, resize
 from protos.contract.isolation import Isolation
 from protos.contract.objects import Pod
 from protos.contract.resize import Resized
-from tests.builders import MAKER, a_node, a_pod
+from tests.builders import MAKER, a_container, a_node, a_pod
 from tests.unit.engine.story import Story, bound, changed, owned_by
 
 DRIVER = Isolation(memory="driver")
@@ -25,9 +25,9 @@ def a_town(*, isolation: Isolation = DRIVER, mem: int = 16) -> Story:
 class Run:
     """A pod of 4 units that runs, and what users and the API server do with it."""
 
-    def __init__(self, town: Story, name: str = "p", **ask: int) -> None:
+    def __init__(self, town: Story, name: str = "p", **ask: Any) -> None:
         self.town = town
-        pod = a_pod(name, **(ask or {"mem": 4}))
+        pod = a_pod(name, containers=[a_container("main", **(ask or {"mem": 4}))])
         nodes = town.filter(pod)
         answer = town.bind(pod, nodes[0])
         self.pod: Pod = bound(pod, answer, [MAKER])
@@ -116,7 +116,7 @@ def test_nodes_without_limits_of_the_driver_whole_gpus_and_slices_are_refused() 
     promised = Run(a_town(isolation=Isolation(why="old driver")))
     assert "old driver" in promised.written(promised.wants(wish())).refused
     for ask in ("whole", "slices"):
-        run = Run(a_town(), **{ask: 1})
+        run = Run(a_town(), "p", **{ask: 1})
         assert "requests no amount of GPU memory" in run.written(run.wants(wish())).refused
 
 
