@@ -13,6 +13,7 @@ from typing import Annotated
 import msgspec
 
 from protos.contract import codec, names
+from protos.contract.allocation import Allocation
 from protos.contract.ask import PodAsk
 from protos.contract.bounds import CONTAINERS, GPU_AMOUNT
 from protos.contract.objects import Name, Pod
@@ -81,3 +82,17 @@ def booked(ask: PodAsk, amounts: Mapping[str, int]) -> PodAsk:
         for each in ask.containers
     )
     return ask if containers == ask.containers else msgspec.structs.replace(ask, containers=containers)
+
+
+def allocated(written: Allocation, amounts: Mapping[str, int]) -> Allocation:
+    """The allocation of a pod for whose containers so much is booked, for people: the annotation keeps its amounts."""
+    containers = {
+        name: tuple(
+            share
+            if share.whole or share.mem >= amounts.get(name, 0)
+            else msgspec.structs.replace(share, mem=amounts[name])
+            for share in shares
+        )
+        for name, shares in written.containers.items()
+    }
+    return msgspec.structs.replace(written, containers=containers)

@@ -21,7 +21,7 @@ from extender.engine.types.subject import Subject, of_pod
 from protos.contract.allocation import Allocation
 from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
-from protos.contract.resize import Resized, booked
+from protos.contract.resize import Resized, allocated, booked
 
 State = Literal["waiting", "held", "binding", "bound"]
 Requests = tuple[tuple[str, int], ...]
@@ -140,6 +140,13 @@ class PodState(msgspec.Struct, eq=False):
             return None
         asked = booked(self.asked, self.resized.booked) if self.resized is not None else self.asked
         return of_model(asked, self.model) if self.model else asked
+
+    @property
+    def booked(self) -> Allocation | None:
+        """Its allocation with the amounts that are booked."""
+        if self.allocation is None or self.resized is None:
+            return self.allocation
+        return allocated(self.allocation, self.resized.booked)
 
     @property
     def shape(self) -> Shape:

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from extender.engine.types.effects import Report, SetAnnotation
-from extender.engine.types.events import PodSeen
+from extender.engine.types.events import PodSeen, QueueSeen
 from protos.contract import names, resize
 from protos.contract.isolation import Isolation
 from protos.contract.objects import Pod
+from protos.contract.queue import GPU, GPUS, Queue
 from protos.contract.resize import Resized
 from tests.builders import MAKER, a_container, a_node, a_pod
+from tests.unit.engine.preemption_story import PreemptionStory, a_single
 from tests.unit.engine.story import Story, bound, changed, owned_by
 
 DRIVER = Isolation(memory="driver")
@@ -25,9 +27,9 @@ def a_town(*, isolation: Isolation = DRIVER, mem: int = 16) -> Story:
 class Run:
     """A pod of 4 units that runs, and what users and the API server do with it."""
 
-    def __init__(self, town: Story, name: str = "p", **ask: Any) -> None:
+    def __init__(self, town: Story, name: str = "p", annotations: dict[str, str] | None = None, **ask: Any) -> None:
         self.town = town
-        pod = a_pod(name, containers=[a_container("main", **(ask or {"mem": 4}))])
+        pod = a_pod(name, annotations=annotations, containers=[a_container("main", **(ask or {"mem": 4}))])
         nodes = town.filter(pod)
         answer = town.bind(pod, nodes[0])
         self.pod: Pod = bound(pod, answer, [MAKER])
@@ -116,7 +118,7 @@ def test_nodes_without_limits_of_the_driver_whole_gpus_and_slices_are_refused() 
     promised = Run(a_town(isolation=Isolation(why="old driver")))
     assert "old driver" in promised.written(promised.wants(wish())).refused
     for ask in ("whole", "slices"):
-        run = Run(a_town(), "p", **{ask: 1})
+        run = Run(a_town(), "p", None, **{ask: 1})
         assert "requests no amount of GPU memory" in run.written(run.wants(wish())).refused
 
 
@@ -154,6 +156,36 @@ def test_a_forged_answer_counts_for_nothing_and_is_put_back() -> None:
         assert isinstance(effect, SetAnnotation)
         assert resize.resized.decode(effect.value) == answer
         assert run.used == 8
+
+
+def test_the_queue_of_the_pod_admits_the_difference_or_not() -> None:
+    town = a_town()
+    town.tell(QueueSeen(Queue(name="q", capability={GPUS: GPU // 2})))
+    run = Run(town, "p", {names.QUEUE: "q"}, mem=4)
+    answer = run.written(run.wants(wish("1", main=9)))
+    assert "queue q may have 0.5 GPUs: 0.25 are in use" in answer.refused
+    assert run.written(run.wants(wish("2", main=8))).refused == ""
+    assert town.engine.tenancy.queues.root.allocated[GPUS] == GPU // 2
+
+
+def test_preemption_frees_what_is_booked() -> None:
+    story = PreemptionStory(a_node("a", 16, isolation=DRIVER))
+    story.runs(a_single("p", 4))
+    story.change("p", annotations={**story.pods["p"].metadata.annotations, names.RESIZE: wish(main=16)})
+    (told,) = [e for e in story.done if isinstance(e, SetAnnotation) and e.key == names.RESIZED]
+    answered = {**story.pods["p"].metadata.annotations, names.RESIZED: told.value or ""}
+    story.change("p", annotations=answered, managed=[MAKER, *owned_by(names.EXTENDER, "status", names.RESIZED)])
+    story.waits(a_single("urgent", 10, 1000))
+    assert story.preempt() == ["p"]
+
+
+def test_the_new_amount_is_shown() -> None:
+    run = Run(a_town())
+    run.written(run.wants(wish(main=8)))
+    state = run.town.engine.pods["uid-p"]
+    assert state.booked is not None
+    (share,) = state.booked.containers["main"]
+    assert share.mem == 8
 
 
 def test_a_pod_that_ends_gives_back_what_was_booked() -> None:
