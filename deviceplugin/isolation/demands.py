@@ -41,7 +41,7 @@ def limit_mib(shares: Sequence[Share], inventory: Inventory) -> int:
 def of_pod(
     pod: Pod,
     record: Record,
-    inventory: Inventory,
+    ledger: NodeBooks,
     resources: names.Resources,
     others: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
@@ -56,8 +56,8 @@ def of_pod(
         return {}
     if claim is None:
         return {}
-    shares = adopt.shares_of(claim.ask, given, NodeBooks(inventory))
-    return together(claim.ask.containers, shares, limits, inventory)
+    shares = adopt.shares_of(claim.ask, given, ledger)
+    return together(claim.ask.containers, shares, limits, ledger.inventory)
 
 
 def together(

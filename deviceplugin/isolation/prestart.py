@@ -17,6 +17,7 @@ from deviceplugin.limits.client import Limits
 from deviceplugin.limits.protocol import Limit, LimitError
 from deviceplugin.offer import Offer
 from deviceplugin.record import Record
+from protos.contract.books import NodeBooks
 from protos.contract.objects import ENDED, Pod
 from protos.contract.reason import Reason
 
@@ -36,7 +37,8 @@ class PreStart:
     async def start(self, resource: str, ids: Collection[str]) -> None:
         """Set the limits of the pod whose container has these devices; raises RefusedError."""
         for pod in await self._pods(resource, ids):
-            wanted = demands.of_pod(pod, self._record, self._offer.inventory, self._offer.sharing.resources)
+            ledger = NodeBooks(self._offer.inventory)
+            wanted = demands.of_pod(pod, self._record, ledger, self._offer.sharing.resources)
             if not wanted or self._watch.setter == "toolkit":
                 continue  # it was given none, or the hook sets it
             try:

@@ -7,7 +7,7 @@ from the record of answers, which is rebuilt from the kubelet's checkpoint, so a
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -25,6 +25,7 @@ from deviceplugin.limits.protocol import Limit, LimitError
 from deviceplugin.machine import SourceError
 from deviceplugin.record import Record
 from deviceplugin.sense import Senses
+from protos.contract.books import NodeBooks
 from protos.contract.objects import Pod
 
 log = structlog.get_logger()
@@ -82,7 +83,7 @@ class ReadBack:
 
     async def look(self) -> None:
         """Check the containers that are due."""
-        limited = checks.limited(self._cluster.pods.values(), self._record, self._of_pod)
+        limited = checks.limited(self._cluster.pods.values(), self._record, self._of_pods())
         self._checks = {key: self._checks.get(key) or _Check() for key in limited}
         now = asyncio.get_running_loop().time()
         due = [key for key, check in self._checks.items() if check.due <= now][:AT_ONCE]
@@ -94,10 +95,13 @@ class ReadBack:
         for state in STATES:
             self._senses.metrics.isolated.labels(state).set(counts[state])
 
-    def _of_pod(self, pod: Pod) -> dict[str, int]:
-        """What a whole pod is limited to, where there is a helper."""
-        offer = self._senses.offer
-        return demands.of_pod(pod, self._record, offer.inventory, offer.sharing.resources) if self._limits else {}
+    def _of_pods(self) -> Callable[[Pod], Mapping[str, int]]:
+        """What each whole pod is limited to, where there is a helper."""
+        if self._limits is None:
+            return lambda _: {}
+        offer, record = self._senses.offer, self._record
+        ledger = NodeBooks(offer.inventory)
+        return lambda pod: demands.of_pod(pod, record, ledger, offer.sharing.resources)
 
     def _read(self, wanted: Sequence[tuple[Key, tuple[str, ...]]]) -> dict[Key, dict[str, Read]]:
         """The limits of these containers on these GPUs, as far as the driver tells them. Blocks."""

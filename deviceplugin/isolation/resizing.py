@@ -18,6 +18,7 @@ from deviceplugin.limits.protocol import Limit, LimitError
 from deviceplugin.offer import Offer
 from deviceplugin.record import Record
 from protos.contract import codec, names, resize
+from protos.contract.books import NodeBooks
 from protos.contract.objects import ENDED, Pod
 from protos.contract.resize import Limited, Resized
 from protos.kube import errors
@@ -61,7 +62,7 @@ class Resizing:
         self._tried = {uid: tried for uid, tried in self._tried.items() if uid in here}
         for uid, pod in here.items():
             answer = resize.of_pod(pod) if names.RESIZED in pod.metadata.annotations else None
-            if answer is None or answer.refused or not answer.containers:
+            if answer is None or not answer.containers:
                 continue
             tried = self._tried.get(uid)
             if tried is None or tried.id != answer.id or (tried.why and tried.due <= now):
@@ -74,7 +75,7 @@ class Resizing:
         except LimitError as error:
             why = str(error)
         self._tried[pod.metadata.uid] = _Tried(answer.id, why, now + RETRY_S)
-        if before is None or (before.id, before.why) != (answer.id, why):
+        if not answer.refused and (before is None or (before.id, before.why) != (answer.id, why)):
             await self._tell(pod, answer, why)
 
     def _mib(self, pod: Pod, amounts: Mapping[str, int]) -> dict[str, int]:
@@ -97,9 +98,9 @@ class Resizing:
             raise LimitError(NO_HELPER)
         if not (setter := self._watch.setter):
             raise LimitError("this node does not limit memory now")
-        uid, inventory, resources = pod.metadata.uid, self._offer.inventory, self._offer.sharing.resources
+        uid, ledger = pod.metadata.uid, NodeBooks(self._offer.inventory)
         if setter == "helper":
-            together = demands.of_pod(pod, self._record, inventory, resources, mib)
+            together = demands.of_pod(pod, self._record, ledger, self._offer.sharing.resources, mib)
             await self._limits.ask(Limit(pod=uid, mib=together))
         else:
             await self._limit_containers(self._limits, pod, mib)

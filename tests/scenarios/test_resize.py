@@ -131,6 +131,8 @@ async def test_what_cannot_be_is_refused_in_a_sentence(world: EmbeddedWorld, mac
         assert "GPU 0 has room for 6 more units" in ran.err
     ran = await resize(world, "p", 6, "-c", "other")
     assert "container other requests no GPUs" in ran.err
+    ran = await resize(world, "p", 4, "--timeout", "0")
+    assert "no answer in 0 s" in ran.err
     ran = await resize(world, "nobody", 6)
     assert ran.code == 1
     assert machine.mib(await uid(world, "p")) == 4096

@@ -119,11 +119,10 @@ async def test_a_driver_that_hangs_holds_up_nobody_for_ever(node: Node, monkeypa
     await hanging
 
 
-async def test_a_helper_that_hangs_is_given_up(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "ANSWER_S", 0.05)
+async def test_a_helper_that_hangs_is_given_up(node: Node) -> None:
     node.driver.fault = "hang"
     with pytest.raises(LimitError, match="it does not answer in"):
-        await node.limits.ask(ASKED)
+        await node.limits.ask(ASKED, 0.05)
     node.driver.hanging.set()
 
 
