@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -139,6 +140,39 @@ def test_a_new_extender_books_what_was_answered_and_answers_no_wish_twice() -> N
     assert new.tell(PodSeen(run.pod)) == []
     run.town = new
     assert run.used == 8
+
+
+def test_a_new_extender_answers_the_wish_that_the_former_one_did_not() -> None:
+    run = Run(a_town())
+    run.wants(wish(main=8))
+    run.town = new = a_town()
+    effects = new.tell(PodSeen(run.pod))
+    assert run.written(effects) == Resized(1, "1", {"main": 8}, {"main": 8})
+    assert run.used == 8
+
+
+def test_the_answer_of_another_extender_goes_before_ones_own() -> None:
+    run = Run(a_town())
+    run.wants(wish(main=8))
+    assert run.used == 8
+    said = resize.resized.encode(Resized(1, "1", refused="no room"))
+    owners = [MAKER, *owned_by(names.EXTENDER, "status", names.RESIZED)]
+    assert run.edit({**run.pod.metadata.annotations, names.RESIZED: said}, owners) == []
+    assert run.used == 4
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_gpu_is_ever_booked_beyond_its_memory(seed: int) -> None:
+    random, town = Random(seed), Story(a_node("a", 16, 12, isolation=DRIVER))
+    runs = [Run(town, f"p{number}", mem=random.randint(1, 5)) for number in range(4)]
+    for number in range(40):
+        run = random.choice(runs)
+        effects = run.wants(wish(f"{number}", main=random.randint(1, 16)))
+        books = town.engine.nodes["a"].books
+        assert books is not None
+        assert books.overused() == ()
+        if random.random() < 0.7:
+            run.written(effects)
 
 
 def test_a_forged_answer_counts_for_nothing_and_is_put_back() -> None:
