@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from deviceplugin.record import Given, Record
-from protos.contract import allocation, codec, names
+from protos.contract import allocation, codec, names, resize
 from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import AskError, Demand, PodAsk, held, parse
 from protos.contract.books import NodeBooks
@@ -64,6 +64,8 @@ def claim_of(pod: Pod, resources: names.Resources, given: Given) -> Claim | None
     ask = held(pod, resources) if running or given else parse(pod, resources)
     if ask is None:
         return None
+    if (resized := resize.of_pod(pod)) is not None:
+        ask = resize.booked(ask, resized.booked)
     annotated, problem = None, ""
     try:
         annotated = allocation.decode(pod.metadata.annotations.get(names.ALLOCATION))

@@ -23,6 +23,7 @@ from deviceplugin.isolation.levels import Mode, OnMismatch
 from deviceplugin.isolation.pod_limits import PodLimits
 from deviceplugin.isolation.probe import Probe
 from deviceplugin.isolation.readback import ReadBack
+from deviceplugin.isolation.resizing import Resizing
 from deviceplugin.isolation.watch import Watch
 from deviceplugin.limits.client import Limits
 from deviceplugin.machine import Source
@@ -95,6 +96,7 @@ class Plugin:
         self._isolation = Watch(settings.isolation, probe, tell, self._limits)
         self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics, tell, self._isolation)
         self._read_back = self._make_read_back()
+        self._resizing = Resizing(self.cluster, self.record, self.offer, self._isolation, self._limits)
         self.registrars: list[Registrar] = []
         self._checkpoint = settings.kubelet_dir / names.KUBELET_CHECKPOINT
         self.publisher = Publisher(self.cluster, self.offer, self.metrics, self._settled)
@@ -118,7 +120,7 @@ class Plugin:
                 self.corrections.run(),
                 self.publisher.run(),
                 self._follow_others(),
-                *([self._read_back.run()] if self._read_back else []),
+                *([self._read_back.run(), self._resizing.run()] if self._read_back else []),
                 *(registrar.run() for registrar in self.registrars),
                 *(true_list.run() for true_list in self._true_lists()),
             ]

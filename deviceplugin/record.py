@@ -24,6 +24,8 @@ class Record:
         """The device IDs of each container and resource."""
         self._given: dict[str, dict[str, tuple[str, ...]]] = {}
         self._limits: dict[str, dict[str, int]] = {}
+        self._resized: dict[str, dict[str, int]] = {}
+        """Limits that were changed while the pod runs."""
         self._foreign: set[str] = set()
         self._refused: set[str] = set()
 
@@ -79,7 +81,16 @@ class Record:
 
     def limits(self, uid: str) -> Mapping[str, int]:
         """The memory limits of the pod's containers that have one."""
-        return self._limits.get(uid, {})
+        return {**self._limits.get(uid, {}), **self._resized.get(uid, {})}
+
+    def resize(self, uid: str, mib: Mapping[str, int]) -> None:
+        """Note other memory limits of containers that were given one, in MiB for each GPU."""
+        had = self._limits.get(uid, {})
+        self._resized[uid] = {**self._resized.get(uid, {}), **{name: n for name, n in mib.items() if name in had}}
+
+    def was_resized(self, uid: str) -> bool:
+        """Whether limits of the pod were changed while it runs."""
+        return uid in self._resized
 
     def refuse(self, uid: str) -> None:
         """Note that an Allocate of this pod was refused: the kubelet has failed it for good."""
@@ -107,6 +118,7 @@ class Record:
         self._answered.pop(uid, None)
         self._given.pop(uid, None)
         self._limits.pop(uid, None)
+        self._resized.pop(uid, None)
         self._foreign.discard(uid)
         self._refused.discard(uid)
 

@@ -19,6 +19,7 @@ from extender.cli.errors import CommandError, with_demo, with_process
 from extender.cli.explain_commands import explain
 from extender.cli.options import plain_typer
 from extender.cli.queue_commands import move, queue
+from extender.cli.resize_commands import resize
 from extender.cli.used_commands import idle
 from extender.cli.whatif_command import whatif
 from protos import usage as command_line
@@ -83,6 +84,7 @@ app.command()(commands.demo)
 app.add_typer(explain, name="explain")
 app.add_typer(queue, name="queue")
 app.add_typer(move, name="move")
+app.add_typer(resize, name="resize")
 
 
 @app.command(context_settings=PASSED_ON, add_help_option=False)

@@ -1,13 +1,10 @@
 """Which running containers must have a memory limit, and what the driver's answer means. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from deviceplugin.isolation import demands
 from deviceplugin.machine import MemoryLimit
 from deviceplugin.record import Record
-from protos.contract import names
-from protos.contract.inventory import Inventory
 from protos.contract.objects import ENDED, Pod
 
 MIB = 2**20
@@ -46,20 +43,22 @@ class Verdict(NamedTuple):
 
 
 def limited(
-    pods: Iterable[Pod], record: Record, inventory: Inventory, resources: names.Resources
+    pods: Iterable[Pod], record: Record, of_pod: Callable[[Pod], Mapping[str, int]] = lambda _: {}
 ) -> dict[Key, Limited]:
-    """The running containers of these pods that were given a limit."""
+    """The running containers of these pods that were given a limit; `of_pod` is that of a whole pod by GPU."""
     found: dict[Key, Limited] = {}
     for pod in pods:
         uid = pod.metadata.uid
         limits = record.limits(uid)
         if not limits or pod.status.phase in ENDED:
             continue
-        given, of_pod = record.given(uid), demands.of_pod(pod, record, inventory, resources)
+        given, together = record.given(uid), of_pod(pod)
         for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
             number = status.container_id.rpartition("//")[2]
             if status.name in limits and status.state.running and number:
-                found[uid, number] = Limited(pod, status.name, given.get(status.name, ()), limits[status.name], of_pod)
+                found[uid, number] = Limited(
+                    pod, status.name, given.get(status.name, ()), limits[status.name], together
+                )
     return found
 
 

@@ -38,17 +38,26 @@ def limit_mib(shares: Sequence[Share], inventory: Inventory) -> int:
     return max(LEAST, min(amounts + bounds))
 
 
-def of_pod(pod: Pod, record: Record, inventory: Inventory, resources: names.Resources) -> dict[str, int]:
-    """The memory limits of a whole pod in MiB by GPU, for all of its containers; empty if none was given one."""
-    limits, given = record.limits(pod.metadata.uid), record.given(pod.metadata.uid)
+def of_pod(
+    pod: Pod,
+    record: Record,
+    ledger: NodeBooks,
+    resources: names.Resources,
+    others: Mapping[str, int] | None = None,
+) -> dict[str, int]:
+    """The memory limits of a whole pod in MiB by GPU, for all of its containers; empty if none was given one.
+
+    `others` are limits of containers that count instead of those in force.
+    """
+    limits, given = {**record.limits(pod.metadata.uid), **(others or {})}, record.given(pod.metadata.uid)
     try:
         claim = adopt.claim_of(pod, resources, given) if limits else None
     except AskError:
         return {}
     if claim is None:
         return {}
-    shares = adopt.shares_of(claim.ask, given, NodeBooks(inventory))
-    return together(claim.ask.containers, shares, limits, inventory)
+    shares = adopt.shares_of(claim.ask, given, ledger)
+    return together(claim.ask.containers, shares, limits, ledger.inventory)
 
 
 def together(

@@ -22,6 +22,7 @@ BEFORE = re.compile(r"[-~.]?(?:rc|alpha|beta|dev)")
 """What follows the numbers of a version before its release."""
 Setter = Literal["", "toolkit", "helper"]
 """Who sets the limits of containers: the toolkit's hook, the helper for the whole pod, or nobody."""
+OF_PODS = "memory limits hold for pods, not for each of their containers"
 COMPUTE = "nothing on this node caps compute"
 
 
@@ -71,7 +72,7 @@ def isolation(facts: Facts, refuted: Refuted | None = None) -> Isolation:
     why = obstacles(facts, refuted or {})
     if why:
         return Isolation(why="; ".join(why)[: ISOLATION_WHY.most])
-    return Isolation(memory="driver", why=COMPUTE)
+    return Isolation(memory="driver", why=f"{OF_PODS}; {COMPUTE}" if setter(facts, refuted) == "helper" else COMPUTE)
 
 
 def setter(facts: Facts, refuted: Refuted | None = None) -> Setter:

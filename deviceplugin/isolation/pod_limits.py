@@ -9,6 +9,7 @@ from deviceplugin.limits.client import Limits
 from deviceplugin.limits.protocol import Limit, LimitError
 from deviceplugin.offer import Offer
 from deviceplugin.record import Record
+from protos.contract.books import NodeBooks
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
@@ -25,7 +26,8 @@ class PodLimits:
 
     async def before_start(self, pod: Pod, _container: str) -> None:
         """Set the limits of the container's pod; raises RefusedError."""
-        wanted = demands.of_pod(pod, self._record, self._offer.inventory, self._offer.sharing.resources)
+        ledger = NodeBooks(self._offer.inventory)
+        wanted = demands.of_pod(pod, self._record, ledger, self._offer.sharing.resources)
         if not wanted or self._watch.setter == "toolkit":
             return  # it was given none, or the hook sets it
         try:

@@ -7,7 +7,7 @@ from the record of answers, which is rebuilt from the kubelet's checkpoint, so a
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ import structlog
 from deviceplugin import cgroups
 from deviceplugin.cgroups import Group
 from deviceplugin.cluster import Cluster
-from deviceplugin.isolation import checks
+from deviceplugin.isolation import checks, demands
 from deviceplugin.isolation.checks import MISMATCH, STATES, Key, Limited, Read, State, Verdict
 from deviceplugin.isolation.evict import Evictor
 from deviceplugin.isolation.watch import Watch
@@ -25,6 +25,8 @@ from deviceplugin.limits.protocol import Limit, LimitError
 from deviceplugin.machine import SourceError
 from deviceplugin.record import Record
 from deviceplugin.sense import Senses
+from protos.contract.books import NodeBooks
+from protos.contract.objects import Pod
 
 log = structlog.get_logger()
 
@@ -47,6 +49,8 @@ class _Check(msgspec.Struct):
     state: State = "unknown"
     due: float = 0.0
     pause: float = LOOK_S
+    mended: bool = False
+    """It had not what it was resized to, and got that."""
 
 
 class ReadBack:
@@ -79,8 +83,7 @@ class ReadBack:
 
     async def look(self) -> None:
         """Check the containers that are due."""
-        offer = self._senses.offer
-        limited = checks.limited(self._cluster.pods.values(), self._record, offer.inventory, offer.sharing.resources)
+        limited = checks.limited(self._cluster.pods.values(), self._record, self._of_pods())
         self._checks = {key: self._checks.get(key) or _Check() for key in limited}
         now = asyncio.get_running_loop().time()
         due = [key for key, check in self._checks.items() if check.due <= now][:AT_ONCE]
@@ -91,6 +94,14 @@ class ReadBack:
         counts = Counter(check.state for check in self._checks.values())
         for state in STATES:
             self._senses.metrics.isolated.labels(state).set(counts[state])
+
+    def _of_pods(self) -> Callable[[Pod], Mapping[str, int]]:
+        """What each whole pod is limited to, where there is a helper."""
+        if self._limits is None:
+            return lambda _: {}
+        offer, record = self._senses.offer, self._record
+        ledger = NodeBooks(offer.inventory)
+        return lambda pod: demands.of_pod(pod, record, ledger, offer.sharing.resources)
 
     def _read(self, wanted: Sequence[tuple[Key, tuple[str, ...]]]) -> dict[Key, dict[str, Read]]:
         """The limits of these containers on these GPUs, as far as the driver tells them. Blocks."""
@@ -120,6 +131,10 @@ class ReadBack:
         if verdict.state == "unknown" and check.state != "unknown":
             check.due = now + AGAIN_S  # what is known holds until the driver says otherwise
             return
+        if verdict.state == "mismatch" and not verdict.unlimited and await self._mend(key, given, read):
+            check.due = now
+            return
+        check.mended = check.mended and verdict.state != "enforced"
         if verdict.state == "unknown":
             self._wait_longer(check, given)
         else:
@@ -128,7 +143,7 @@ class ReadBack:
         if verdict.state != before:
             self._senses.metrics.isolation_checks.labels(verdict.state).inc()
             await self._tell(given, verdict)
-        if verdict.unlimited and self._limits is not None and await self._limit(given):
+        if verdict.unlimited and await self._limit(key, given, own=False):
             check.due = now  # read it back
             return
         if verdict.state == "mismatch" and self._evictor is not None:
@@ -151,12 +166,27 @@ class ReadBack:
             await self._senses.update()
         await self._cluster.tell(given.pod, MISMATCH, verdict.sentence, "Warning")
 
-    async def _limit(self, given: Limited) -> bool:
-        """Have the helper limit a pod that runs without its limit; returns whether it did."""
+    async def _mend(self, key: Key, given: Limited, read: dict[str, Read]) -> bool:
+        """Limit a container of a resized pod anew, once; returns whether that was done.
+
+        The hook gives a restarted container what it requested, and knows nothing of what was changed since.
+        """
+        check = self._checks[key]
+        if check.mended or not self._record.was_resized(key[0]):
+            return False
+        check.mended = True
+        return await self._limit(key, given, own=any(each.own for each in read.values()))
+
+    async def _limit(self, key: Key, given: Limited, *, own: bool) -> bool:
+        """Have the helper limit a container (`own`) or its pod as it should be; returns whether it did."""
         if self._limits is None:
             return False
+        if own:
+            wanted = Limit(pod=key[0], container=key[1], mib=dict.fromkeys(given.uuids, given.mib))
+        else:
+            wanted = Limit(pod=key[0], mib=dict(given.of_pod))
         try:
-            await self._limits.ask(Limit(pod=given.pod.metadata.uid, mib=dict(given.of_pod)))
+            await self._limits.ask(wanted)
         except LimitError as error:
             log.warning("limit_not_set", pod=given.pod.metadata.name, error=str(error))
             return False

@@ -10,6 +10,8 @@ from deviceplugin.limits.serve import peer_user
 from protos.contract.bounds import LIMITS_LINE
 
 ANSWER_S = 8.0
+HELLO_S = 3.0
+"""The plugin reads its GPUs no further meanwhile."""
 
 
 class Limits:
@@ -21,18 +23,18 @@ class Limits:
     async def lacking(self) -> str:
         """Why the helper cannot set limits on this node, "" if it can."""
         try:
-            await self.ask(Hello())
+            await self.ask(Hello(), HELLO_S)
         except LimitError as error:
             return str(error)
         return ""
 
-    async def ask(self, request: Request) -> None:
-        """Have it done; raises LimitError, in ANSWER_S at the latest."""
+    async def ask(self, request: Request, patience: float = ANSWER_S) -> None:
+        """Have it done; raises LimitError, when patience (in seconds) is over at the latest."""
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(patience):
                 text = await self._exchange(protocol.line(request))
         except TimeoutError as error:
-            raise LimitError(f"it does not answer in {ANSWER_S:g} s") from error
+            raise LimitError(f"it does not answer in {patience:g} s") from error
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             raise LimitError(f"it does not answer at {self._path}: is components/isolation-limits there?") from error
         why = protocol.answer(text).why

@@ -44,6 +44,8 @@ class Server:
         self._path, self._helper = path, helper
         self._turn = asyncio.Lock()
         self._open = 0
+        self._lacks: str | None = None
+        """What lacked when the plugin last asked whether limits can be set; None before."""
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> None:
@@ -100,8 +102,11 @@ class Server:
             why = await asyncio.to_thread(self._helper.answer, request)
         finally:
             self._turn.release()
-        if why or not isinstance(request, Hello):
+        if not isinstance(request, Hello):
             log.info("asked", request=request, why=why)
+        elif why != self._lacks:
+            self._lacks = why
+            log.info("proof", lacks=why)
         return why
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from deviceplugin.adopt import shares_of
-from protos.contract import allocation, codec, names
+from protos.contract import allocation, codec, names, resize
 from protos.contract.ask import PodAsk, held
 from protos.contract.books import NodeBooks
 from protos.contract.bounds import NAME
@@ -85,6 +85,8 @@ def holder(pod: MeasuredPod, books: NodeBooks | None, resources: names.Resources
     ask = held(pod, resources)
     if ask is None:
         return found
+    if (resized := resize.of_pod(pod)) is not None:
+        ask = resize.booked(ask, resized.booked)
     found = msgspec.structs.replace(found, asks=True)
     given = _given(pod, ask, books) if books is not None else None
     if given is None or books is None:

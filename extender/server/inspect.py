@@ -144,7 +144,7 @@ def placed_pod(engine: Engine, pod: PodState) -> PlacedPod:
         node=pod.node,
         queue=_queue(engine, pod.ref.uid),
         state=pod.state,
-        allocation=pod.allocation,
+        allocation=pod.booked,
         problem=pod.problem or (str(reason) if (reason := engine.set_aside(pod)) is not None else None),
     )
 

@@ -38,12 +38,14 @@ GROUP_KEYS = frozenset({
     names.EXPECTED_RUNTIME,
 })  # fmt: skip
 """Read from annotations and labels."""
-WRITTEN = frozenset({names.ALLOCATION, names.RESERVATION, names.WAKE, names.GPU_MEM_WRITTEN})
+WRITTEN = frozenset(
+    {names.ALLOCATION, names.RESERVATION, names.WAKE, names.GPU_MEM_WRITTEN, names.RESIZED, names.LIMITED}
+)
 """Gangshare writes these."""
 ANNOTATIONS = GROUP_KEYS | WRITTEN | {
     names.GPU_COUNT, names.GPU_CLASS, names.GPU_MODEL, names.GPU_UUID, names.MIN_GPU_MEMORY, names.MIN_CLOCK_MHZ,
     names.MIN_COMPUTE_CAPABILITY, names.LINK, names.MIXED_MODELS, names.PLACEMENT, names.RESTARTABLE,
-    names.CHECKPOINT, names.ISOLATION,
+    names.CHECKPOINT, names.ISOLATION, names.RESIZE,
 }  # fmt: skip
 SELECTING = frozenset({
     names.GPU_COUNT, names.GPU_CLASS, names.GPU_MODEL, names.GPU_UUID, names.MIN_GPU_MEMORY, names.MIN_CLOCK_MHZ,

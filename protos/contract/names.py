@@ -29,10 +29,13 @@ RESTARTABLE = f"{DOMAIN}/restartable"
 RESERVATION = f"{DOMAIN}/reservation"
 EXPECTED_RUNTIME = f"{DOMAIN}/expected-runtime"
 CHECKPOINT = f"{DOMAIN}/checkpoint"
+RESIZE = f"{DOMAIN}/resize"
 
 # Pod annotations we write.
 ALLOCATION = f"{DOMAIN}/allocation"
 WAKE = f"{DOMAIN}/wake"
+RESIZED = f"{DOMAIN}/resized"
+LIMITED = f"{DOMAIN}/limited"
 GPU_MEM_WRITTEN = f"{DOMAIN}/gpu-mem-written"
 
 # Groups: annotations or labels of a pod; all but name and role also annotations of its PodGroup.

@@ -17,6 +17,8 @@ from protos.contract.objects import Pod
 
 WRITERS = ((names.PLUGIN, "status"), (names.EXTENDER, "status"))
 """(manager, subresource) that may write an allocation after the bind: the plugin corrects, the extender restores."""
+RESIZER = (names.EXTENDER, "status")
+"""(manager, subresource) that answers wishes for other amounts of GPU memory."""
 UNKNOWN_OWNER = ("", "")
 """Stands for the owners in an unreadable list."""
 
@@ -75,3 +77,8 @@ def allocation_by_us(pod: Pod, *, settled: bool = True) -> bool:
     if not found and not settled:  # if no entry owns the containers, a client has emptied the list
         return any(entry.fields.spec.containers for entry in entries or ())
     return bool(found) and all(owner in WRITERS for owner in found)
+
+
+def by_extender(pod: Pod, annotation: str) -> bool:
+    """Whether an extender, and nobody else, wrote the annotation through the status subresource."""
+    return set(owners(read(pod.metadata.managed_fields), annotation)) == {RESIZER}

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from deviceplugin import checkpoint, fake, slices
+from deviceplugin.limits import protocol as limits
 from deviceplugin.mps import exchange
 from deviceplugin.usage import holders
 from extender.cluster import kinds
@@ -40,6 +41,7 @@ from protos.contract import (
     priority,
     queue_sources,
     reservation,
+    resize,
     training,
 )
 from protos.contract.ask import AskError
@@ -190,6 +192,12 @@ _queues = tuple(
     Target(f"{kind.kind} {kind.api_version}", corpus.QUEUES, partial(queue_sources.decode, kind), BAD_JSON, 5)
     for kind in queue_sources.SOURCES
 )
+WISH = '{"v": 1, "id": "5f0a", "containers": {"main": 12, "side": 3}}'
+ANSWER = '{"v": 1, "id": "5f0a", "containers": {"main": 12}, "booked": {"main": 12}, "refused": ""}'
+LIMITS = (
+    '{"ask": "hello", "v": 1}',
+    '{"ask": "limit", "v": 1, "pod": "0a1b2c3d-1111-2222-3333-444455556666", "container": "", "mib": {"GPU-0": 4096}}',
+)
 _verbs: Mapping[str, Callable[[bytes], Any]] = {"filter": _filter, "preempt": _preempt, "bind": shapes.binding}
 TARGETS: tuple[Target, ...] = (
     Target("Pod", corpus.PODS, _pod, BAD_JSON, 60),
@@ -199,6 +207,9 @@ TARGETS: tuple[Target, ...] = (
     Target("inventory", corpus.INVENTORIES, _text(inventory.decode), (ContractError,), 30),
     Target("allocation", corpus.ALLOCATIONS, _text(allocation.decode), (ContractError,), 20),
     Target("reservation", corpus.RESERVATIONS, _text(reservation.decode), (ContractError,), 20),
+    Target("wish", (WISH,), _text(resize.wish.decode), (ContractError,), 10),
+    Target("answer to a wish", (ANSWER,), _text(resize.resized.decode), (ContractError,), 10),
+    Target("request for a limit", LIMITS, limits.request, (limits.LimitError,), 10),
     *_groups,
     Target("TrainingJob", corpus.JOBS, _job, (PodGroupError, *BAD_JSON)),
     Target("ScaleIn", corpus.SCALERS, partial(training.decode_scaler, "ScaleIn"), BAD_JSON),

@@ -1,7 +1,7 @@
 """A minimal device plugin over real gRPC. Run: python -m tests.sim.standin_plugin KUBELET_DIR [COUNT].
 
 It serves example.com/gpu and tells each container its device IDs in the environment. A file ``refuse`` in its folder
-makes Allocate fail, ``sulk`` makes GetPreferredAllocation fail.
+makes Allocate fail, ``sulk`` makes GetPreferredAllocation fail, ``hold`` makes PreStartContainer fail.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ class Plugin(rpc.DevicePluginServicer):
         self.devices = {f"gpu-{i}": "Healthy" for i in range(count)}
         self.changed = asyncio.Condition()
         self.asked: list[list[str]] = []  # devices of each Allocate
+        self.pre_start, self.starting = False, list[list[str]]()  # devices of each PreStartContainer
         self.allocated = asyncio.Event()
         self.allocated.set()  # cleared by a test: Allocate blocks
         self.endpoint = ""
@@ -48,7 +49,7 @@ class Plugin(rpc.DevicePluginServicer):
             self.changed.notify_all()
 
     async def GetDevicePluginOptions(self, request: api.Empty, context: Context) -> api.DevicePluginOptions:
-        return api.DevicePluginOptions(get_preferred_allocation_available=True)
+        return api.DevicePluginOptions(get_preferred_allocation_available=True, pre_start_required=self.pre_start)
 
     async def ListAndWatch(self, request: api.Empty, context: Context) -> AsyncIterator[api.ListAndWatchResponse]:
         while True:
@@ -80,6 +81,9 @@ class Plugin(rpc.DevicePluginServicer):
     async def PreStartContainer(
         self, request: api.PreStartContainerRequest, context: Context
     ) -> api.PreStartContainerResponse:
+        self.starting.append(sorted(request.devices_ids))
+        if (self.folder / "hold").exists():
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "not yet")
         return api.PreStartContainerResponse()
 
 

@@ -227,6 +227,33 @@ async def test_when_the_plugins_stream_ends_its_devices_are_gone_but_counted_in_
     assert world.devices(uid)
 
 
+async def test_a_plugin_that_wants_it_is_asked_before_each_start_and_no_container_starts_without_its_consent(
+    world: World,
+) -> None:
+    await world.start()
+    plugin = Plugin(world.sockets, 4)
+    plugin.pre_start = True
+    await plugin.start()
+    await until(lambda: world.offered() == ("4", "4"), "its devices are offered")
+    (world.sockets / "hold").touch()
+    uid = world.create("p", a_container(gpu=2), initContainers=[a_container("first", gpu=1)])
+    await until(lambda: len(plugin.starting) > 1, "it is asked again")
+    assert world.runtime.of_pod(uid) == []
+    assert world.status("p")["phase"] == "Pending"
+    (world.sockets / "hold").unlink()
+    await world.phase("p", "Running")
+    assert plugin.starting[-1] == sorted(world.devices(uid))
+    first = world.runtime.get(uid, "main")
+    world.runtime.reboot()
+    await until(lambda: world.runtime.get(uid, "main") is not first, "it runs again")
+    assert plugin.starting[-1] == sorted(world.devices(uid))
+    await plugin.stop()
+    again = world.runtime.get(uid, "main")
+    world.runtime.reboot()
+    await asyncio.sleep(1.5)
+    assert world.runtime.get(uid, "main") is again, "without the plugin it waits"
+
+
 async def test_an_unhealthy_device_is_not_given_out(world: World) -> None:
     await world.start()
     plugin = await world.plug_in(2)

@@ -29,6 +29,7 @@ from extender.engine.policies.preemption.preempt import Preemption
 from extender.engine.policies.whatif.forecast import Policies
 from extender.engine.queueing.order import PendingOrder, Turns
 from extender.engine.queueing.priorities import Priorities
+from extender.engine.queueing.resizes import Resizes
 from extender.engine.queueing.runtimes import Runtimes
 from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.queueing.waking import Waking
@@ -106,6 +107,7 @@ class Components:
         self.order = PendingOrder(self._roster, self.runtimes, self.priorities, self.wall)
         self.tenancy = Tenancy(self._context, self.classes.known, self.order, self._queue_changed)
         self.waking = Waking(self._context, self.tenancy, self.order)
+        self.resizes = Resizes(self.ledger, self.tenancy.queues, self.tenancy.admission.quota, self.outbox)
         self.reservations = Reservations(self._context, self.tenancy.admission.quota)
 
     def _make_gangs(self, settings: Settings) -> None:

@@ -64,6 +64,7 @@ class Lifecycle:
         if state.state == "bound":
             self._holds.settle(state)
             self._waking.forget(state)
+            components.resizes.see(pod, state)
         elif state.ask is not None:
             self._indexes.warm(state.shape)
         if known is None:

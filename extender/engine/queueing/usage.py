@@ -91,7 +91,7 @@ class UsageCalculator:
         if node is None or node.books is None or entry is None or not entry.placed:
             return None
         gpus, held = node.books.gpus, entry.charges.items()
-        return sum([GPU if demand.whole else _part_of(demand, gpus.get(uuid)) for uuid, demand in held])
+        return sum([GPU if demand.whole else part_of(demand, gpus.get(uuid)) for uuid, demand in held])
 
     def _estimate(self, ask: PodAsk) -> int:
         """By the kubelet's rule: the maximum of the init containers, and of the sum of all others."""
@@ -159,7 +159,7 @@ class Supply:
         return there - sum(amount for found, amount in self._in_all.items() if suits(selection, found))
 
 
-def _part_of(demand: Demand, book: GpuBook | None) -> int:
+def part_of(demand: Demand, book: GpuBook | None) -> int:
     """Millionths of a GPU, rounded down: parts of one GPU never add up to more than it."""
     if book is None:
         return GPU
@@ -179,4 +179,4 @@ def _withheld(books: NodeBooks, closed: bool) -> Counter[GpuKind]:
 
 def _held(book: GpuBook) -> int:
     """The held part of a GPU: the larger of its parts of memory and of slices."""
-    return GPU if book.wholes else min(GPU, _part_of(Demand(book.mem_used, book.slices_used, False), book))
+    return GPU if book.wholes else min(GPU, part_of(Demand(book.mem_used, book.slices_used, False), book))

@@ -14,7 +14,7 @@ import msgspec
 from extender.engine.types.settings import Settings
 from gangfilter import dialects
 from protos.contract import ask as asks
-from protos.contract import mistakes, visibility
+from protos.contract import mistakes, names, visibility
 from protos.contract.ask import AskError, PodAsk
 from protos.contract.bounds import RESOURCES_PER_POD
 from protos.contract.isolation import Demanded
@@ -25,7 +25,7 @@ from protos.contract.selection import Selection
 
 TEMPLATES, TEMPLATE_BYTES = 2048, 2**20
 """Templates that are kept, and the bytes of all of them."""
-UNREAD = mistakes.WRITTEN | mistakes.GROUP_KEYS
+UNREAD = mistakes.WRITTEN | mistakes.GROUP_KEYS | {names.RESIZE}
 """Our keys whose values say nothing of the request; often each pod or gang has its own."""
 ANY_NODE = "n"
 OfClass = Selection | Reason | None

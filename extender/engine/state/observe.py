@@ -15,11 +15,12 @@ from extender.engine.types.effects import PodRef, Report, ReportNode, SetAnnotat
 from extender.engine.types.requests import amounts, requests
 from extender.engine.types.shape import Shape, shape
 from protos.contract import ask as asks
-from protos.contract import bounds, mistakes, names
+from protos.contract import bounds, mistakes, names, resize
 from protos.contract.ask import PodAsk
 from protos.contract.isolation import stricter
 from protos.contract.objects import ENDED, Node, Pod
 from protos.contract.reason import Reason
+from protos.contract.resize import Resized
 from protos.contract.selection import ANYTHING, Selection
 
 NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
@@ -207,16 +208,30 @@ class Observer:
             self._problem(state, problem.partition(":")[0])
         if text is None and not problem and self._settings.gpushare and (books := self._ledger.node(node).books):
             allocation = trust.from_gpushare(pod, ask, books.inventory)
-        if state.learned and before == ("bound", node, text, problem) and allocation == state.allocation:
+        resized = self._resized(pod, state)
+        same = resized == state.resized
+        if state.learned and before == ("bound", node, text, problem) and allocation == state.allocation and same:
             return
         if state.learned and before[:3] == ("binding", node, text) and not problem:
             state.move(Change.FOUND)
             return
         was_usable = not state.unusable
-        state.allocation, state.text, state.misread = allocation, text, problem
+        state.allocation, state.text, state.misread, state.resized = allocation, text, problem, resized
         self._ledger.bind(state, node, Change.FOUND)
         if state.unusable and was_usable:
             self._problem(state, "malformed")
+
+    def _resized(self, pod: Pod, state: PodState) -> Resized | None:
+        """The answer to the pod's last wish: ours until it is written, and put back if others have changed it."""
+        text, ours = pod.metadata.annotations.get(names.RESIZED), state.resized
+        if ours is not None and text == state.superseded:
+            return ours
+        found = resize.of_pod(pod)
+        state.superseded = ""
+        if found is None and ours is not None:
+            self._outbox.put(SetAnnotation(ref_of(pod), names.RESIZED, resize.resized.encode(ours), ""))
+            return ours
+        return found
 
     def _bound_without_ask(self, pod: Pod, node: str, state: PodState) -> None:
         written = trust.of_gang(pod, state.text, settled=state.state == "bound")

@@ -21,6 +21,7 @@ from extender.engine.types.subject import Subject, of_pod
 from protos.contract.allocation import Allocation
 from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
+from protos.contract.resize import Resized, allocated, booked
 
 State = Literal["waiting", "held", "binding", "bound"]
 Requests = tuple[tuple[str, int], ...]
@@ -83,6 +84,12 @@ class PodState(msgspec.Struct, eq=False):
     allocation: Allocation | None = None
     text: str | None = None
     """The allocation annotation as written or trusted."""
+    resized: Resized | None = None
+    """BOUND: the answer to its last wish for another amount of GPU memory, as written or trusted."""
+    superseded: str | None = ""
+    """The annotation that this answer replaces, which the API shows until the answer is written; "" if it is."""
+    wish: str | None = None
+    """The last wish, as read."""
     misread: str = ""
     """BOUND: why its annotation is not trusted, "" if it is."""
     unusable: bool = False
@@ -128,10 +135,18 @@ class PodState(msgspec.Struct, eq=False):
 
     @property
     def ask(self) -> PodAsk | None:
-        """Its GPU request, None if it has none or an invalid one."""
+        """Its GPU request, None if it has none or an invalid one; of a resized pod what is booked for it."""
         if not isinstance(self.asked, PodAsk):
             return None
-        return of_model(self.asked, self.model) if self.model else self.asked
+        asked = booked(self.asked, self.resized.booked) if self.resized is not None else self.asked
+        return of_model(asked, self.model) if self.model else asked
+
+    @property
+    def booked(self) -> Allocation | None:
+        """Its allocation with the amounts that are booked."""
+        if self.allocation is None or self.resized is None:
+            return self.allocation
+        return allocated(self.allocation, self.resized.booked)
 
     @property
     def shape(self) -> Shape:

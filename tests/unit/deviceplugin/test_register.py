@@ -10,6 +10,7 @@ from deviceplugin import register
 from deviceplugin.metrics import Metrics
 from deviceplugin.register import Registrar
 from protos.contract import names
+from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 
 
 class Endpoint:
@@ -18,6 +19,7 @@ class Endpoint:
     resource = names.GPU_MEM
     streams = 0
     starts = 0
+    options = api.DevicePluginOptions()
 
     async def start(self, folder: Path) -> Path:
         self.starts += 1

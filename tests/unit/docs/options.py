@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from deviceplugin.command import command as plugin
+from deviceplugin.limits.command import command as limits
 from deviceplugin.mps.command import command as mps
 from deviceplugin.usage.command import command as usage
 from extender.__main__ import app
@@ -34,6 +35,7 @@ PROCESSES = {
     "gangshare plugin": command(plugin),
     "gangshare usage": command(usage),
     "python -m deviceplugin.mps": command(mps),
+    "python -m deviceplugin.limits": command(limits),
 }
 
 

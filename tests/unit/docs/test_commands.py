@@ -44,7 +44,13 @@ LINES = sorted({(of, line) for of in PAGES for line in code(of) if called(line)}
 
 def test_the_pages_show_every_command() -> None:
     shown = {name for _, line in LINES for name, _ in [called(line) or ("", [])]}
-    assert set(COMMANDS) - shown <= {"gangshare", "gangshare explain", "gangshare queue", "gangshare move"}
+    assert set(COMMANDS) - shown <= {
+        "gangshare",
+        "gangshare explain",
+        "gangshare queue",
+        "gangshare move",
+        "gangshare resize",
+    }
 
 
 @pytest.mark.parametrize(("of", "line"), LINES, ids=ids)

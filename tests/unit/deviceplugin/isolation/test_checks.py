@@ -7,7 +7,7 @@ import pytest
 
 from deviceplugin.checkpoint import Entry
 from deviceplugin.isolation import checks
-from deviceplugin.isolation.checks import Limited, Verdict
+from deviceplugin.isolation.checks import Limited, Read, Verdict
 from deviceplugin.machine import MemoryLimit
 from deviceplugin.record import Record
 from protos.contract import names, objects
@@ -50,7 +50,9 @@ def test_others_are_not(pod: Pod) -> None:
 
 
 GIVEN = Limited(running(), "main", ("GPU-0", "GPU-1"), 4096)
-FOUR = MemoryLimit(4096 * MIB)
+FOUR = Read(MemoryLimit(4096 * MIB))
+OF_POD = GIVEN._replace(of_pod={"GPU-0": 6144, "GPU-1": 6144})
+SIX = Read(None, MemoryLimit(6144 * MIB))
 
 
 @pytest.mark.parametrize(
@@ -60,21 +62,42 @@ FOUR = MemoryLimit(4096 * MIB)
         ({"GPU-0": FOUR}, Verdict("unknown")),
         ({"GPU-0": FOUR, "GPU-1": FOUR}, Verdict("enforced")),
         (
-            {"GPU-0": FOUR, "GPU-1": None},
+            {"GPU-0": FOUR, "GPU-1": Read(None)},
             Verdict("mismatch", "container main has no memory limit on GPU 1: it was given 4096 MiB", unlimited=True),
         ),
         (
-            {"GPU-0": MemoryLimit(8192 * MIB), "GPU-1": FOUR},
+            {"GPU-0": Read(MemoryLimit(8192 * MIB)), "GPU-1": FOUR},
             Verdict("mismatch", "container main has a memory limit of 8192 MiB on GPU 0: it was given 4096 MiB"),
         ),
         (
-            {"GPU-0": MemoryLimit(1024 * MIB), "GPU-1": FOUR},
+            {"GPU-0": Read(MemoryLimit(1024 * MIB)), "GPU-1": FOUR},
             Verdict("mismatch", "container main has a memory limit of 1024 MiB on GPU 0: it was given 4096 MiB"),
         ),
     ],
 )
-def test_what_the_driver_says_is_what_was_given_or_not(read: dict[str, MemoryLimit | None], verdict: Verdict) -> None:
+def test_what_the_driver_says_is_what_was_given_or_not(read: dict[str, Read], verdict: Verdict) -> None:
     assert checks.verdict(GIVEN, read, {"GPU-0": 0, "GPU-1": 1}) == verdict
+
+
+@pytest.mark.parametrize(
+    ("read", "verdict"),
+    [
+        ({"GPU-0": SIX, "GPU-1": SIX}, Verdict("enforced")),
+        ({"GPU-0": SIX, "GPU-1": FOUR}, Verdict("enforced")),
+        (
+            {"GPU-0": SIX, "GPU-1": Read(None, MemoryLimit(8192 * MIB))},
+            Verdict("mismatch", "the pod has a memory limit of 8192 MiB on GPU 1: it was given 6144 MiB"),
+        ),
+        (
+            {"GPU-0": Read(None), "GPU-1": SIX},
+            Verdict("mismatch", "container main has no memory limit on GPU 0: it was given 4096 MiB", unlimited=True),
+        ),
+    ],
+)
+def test_where_the_pod_is_limited_its_limit_counts_for_containers_without_one(
+    read: dict[str, Read], verdict: Verdict
+) -> None:
+    assert checks.verdict(OF_POD, read, {"GPU-0": 0, "GPU-1": 1}) == verdict
 
 
 @pytest.mark.parametrize(("text", "limits"), [("4096", {"main": 4096}), ("", {}), ("-1", {}), ("4GiB", {})])

@@ -64,5 +64,42 @@ def test_all_that_lacks_is_told_at_once_and_no_more_than_the_annotation_takes() 
 
 
 def test_what_containers_have_shown_counts_more_than_what_the_node_seems_to_prove() -> None:
-    found = levels.isolation(GOOD, refuted="a container runs without its limit")
+    found = levels.isolation(GOOD, {"toolkit": "a container runs without its limit"})
     assert (found.memory, found.why) == ("", "a container runs without its limit")
+
+
+OF_PODS = "memory limits hold for pods, not for each of their containers; nothing on this node caps compute"
+NO_TOOLKIT = msgspec.structs.replace(GOOD, toolkit="1.17.0")
+
+
+@pytest.mark.parametrize(
+    ("facts", "refuted", "setter", "why"),
+    [
+        (msgspec.structs.replace(GOOD, helper=""), {}, "toolkit", "nothing on this node caps compute"),
+        (msgspec.structs.replace(NO_TOOLKIT, helper=""), {}, "helper", OF_PODS),
+        (msgspec.structs.replace(GOOD, helper=""), {"toolkit": "not run"}, "helper", OF_PODS),
+        (
+            msgspec.structs.replace(NO_TOOLKIT, helper="it does not answer"),
+            {},
+            "",
+            "container toolkit 1.17.0 is older than 1.20.1; the helper that sets limits: it does not answer",
+        ),
+        (
+            msgspec.structs.replace(GOOD, helper=""),
+            {"toolkit": "not run", "helper": "does not hold"},
+            "",
+            "not run; does not hold",
+        ),
+        (NO_TOOLKIT, {}, "", "container toolkit 1.17.0 is older than 1.20.1"),
+    ],
+)
+def test_a_helper_stands_in_for_the_hook(
+    facts: Facts, refuted: dict[levels.Setter, str], setter: str, why: str
+) -> None:
+    found = levels.isolation(facts, refuted)
+    assert (levels.setter(facts, refuted), found.memory, found.why) == (setter, "driver" if setter else "", why)
+
+
+def test_a_helper_does_not_stand_in_for_driver_and_control_groups() -> None:
+    for lacks in ({"driver": "595.1"}, {"unified": False}, {"pods": False}, {"limits": False}):
+        assert levels.isolation(msgspec.structs.replace(NO_TOOLKIT, helper="", **lacks)).memory == ""

@@ -26,6 +26,8 @@ typedef struct { unsigned version; unsigned char cluster[16]; Return status; uns
                  unsigned healthMask; } Fabric;
 typedef struct { const char *group; unsigned long long soft, hard, used; } MemoryLimits;
 
+typedef struct { const char *group; unsigned long long soft, hard; } NewLimits;
+
 static struct { int index; } gpus[GPUS] = {{0}, {1}, {2}, {3}};
 static struct { int waiting; } events;
 static int started;
@@ -161,6 +163,17 @@ Return nvmlDeviceGetMemoryLimits_v1(Device device, MemoryLimits *limits) {
     limits->soft = limit < 0 ? 0 : (unsigned long long)limit << 20;
     limits->hard = limit < 0 ? ~0ull : (unsigned long long)limit << 20;
     limits->used = 7ull << 20;
+    return OK;
+}
+/* STUB_SET: the error code of setting. A limit that is set is what is told from then on. */
+Return nvmlDeviceSetMemoryLimits_v1(Device device, NewLimits *limits) {
+    char text[24];
+    ANSWER(device);
+    if (wish("STUB_SET") > 0) return wish("STUB_SET");
+    if (!getenv("STUB_GROUP") || strcmp(limits->group, getenv("STUB_GROUP"))) return OPERATING_SYSTEM;
+    if (limits->soft > limits->hard || limits->hard > 143771ull << 20) return INVALID_ARGUMENT;
+    sprintf(text, "%llu", limits->hard >> 20);
+    setenv("STUB_LIMIT", text, 1);
     return OK;
 }
 #endif
