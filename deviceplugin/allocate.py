@@ -6,7 +6,7 @@ which GPUs all of its containers get.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -16,11 +16,14 @@ from deviceplugin.candidates import Candidate, Listed
 from deviceplugin.corrections import Corrections
 from deviceplugin.identify import Identifier, RefusedError
 from deviceplugin.isolation import demands
+from deviceplugin.library import contract as library
+from deviceplugin.library.keeper import Keeper
+from deviceplugin.library.regions import Owner
 from deviceplugin.metrics import Metrics
 from deviceplugin.mps import answers as mps
 from deviceplugin.mps.partner import Partner
 from deviceplugin.offer import Offer
-from deviceplugin.record import Given
+from deviceplugin.record import Given, Limit
 from protos.contract import cordon, names, objects
 from protos.contract.allocation import Share
 from protos.contract.ask import AskError
@@ -37,6 +40,16 @@ KNOW_S = 8.0
 """Patience at start until the pods of the node are listed."""
 
 
+class Limiters(NamedTuple):
+    """Who else limits containers on this node; None where that is not set up."""
+
+    mps: Partner | None = None
+    library: Keeper | None = None
+
+
+NOBODY = Limiters()
+
+
 class Allocator:
     """Answers the kubelet for all resources of the node, one call at a time."""
 
@@ -48,11 +61,11 @@ class Allocator:
         metrics: Metrics,
         style: Style,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
-        mps: Partner | None = None,
+        limiters: Limiters = NOBODY,
     ) -> None:
-        """`spawn` runs a task whose end the kubelet does not wait for. `mps` is None where MPS is not used."""
+        """`spawn` runs a task whose end the kubelet does not wait for."""
         self.cluster, self.record, self.offer, self.corrections = identify.cluster, identify.record, offer, corrections
-        self.metrics, self.style, self.spawn, self.mps = metrics, style, spawn, mps
+        self.metrics, self.style, self.spawn, self.limiters = metrics, style, spawn, limiters
         self._identify = identify
         self._turn = asyncio.Lock()
 
@@ -76,22 +89,32 @@ class Allocator:
         try:
             claim = self._claim(meant.pod)
             shares = await self._shares(meant, claim, resource, len(ids))
-            pipes = await self.mps.admit(meta.uid, meant.container, shares) if self.mps else None
+            pipes = await self.limiters.mps.admit(meta.uid, meant.container, shares) if self.limiters.mps else None
+            limit = demands.limit(shares, self.offer.inventory)
+            region = await self._region(Owner(meta.uid, meant.container), shares, limit)
         except RefusedError as error:
             self.record.refuse(meta.uid)
             self._count_refusal(error.reason, pod=f"{meta.namespace}/{meta.name}", reason=error.reason.code)
             self.spawn(self.cluster.tell(meant.pod, error.reason.code, str(error.reason), "Warning"))
             raise
-        limit = demands.limit_mib(shares, self.offer.inventory)
         self.record.limit(meta.uid, meant.container, limit)
         self._note(meant, resource, ids, listed, shares)
         labels = self.cluster.node.metadata.labels if self.cluster.node else {}
         no_isolation = labels.get(names.CGPU_DISABLE_LABEL) == "true"
         ask = claim.ask.container(meant.container)
-        given = answer(ask, shares, self.offer.inventory, self.style, limit_mib=limit, no_isolation=no_isolation)
+        mib = limit.mib if limit and limit.by == "driver" else 0
+        given = answer(ask, shares, self.offer.inventory, self.style, limit_mib=mib, no_isolation=no_isolation)
         if pipes is not None:
             mps.add(given, pipes)
+        if region is not None:
+            library.add(given, region)
         return given
+
+    async def _region(self, owner: Owner, shares: Sequence[Share], limit: Limit | None) -> library.Given | None:
+        """What the container gets of the library, None if that does not limit it; raises RefusedError."""
+        if limit is None or limit.by != "library" or self.limiters.library is None:
+            return None
+        return await self.limiters.library.give(owner, shares, limit.mib, self.offer.inventory)
 
     def _count_refusal(self, refusal: Reason, **about: object) -> None:
         self.metrics.refusals.labels(refusal.code).inc()

@@ -5,15 +5,26 @@ the kubelet's checkpoint, which also has devices that other plugins gave (NVIDIA
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
 
 from deviceplugin import devices
 from deviceplugin.checkpoint import Entry
+from deviceplugin.library import contract
 from protos.contract import names
 from protos.contract.inventory import Inventory
 from protos.contract.selection import is_number
 
 Given = Mapping[str, tuple[str, ...]]
 """The UUIDs of each container's GPUs, by container name."""
+
+Limiter = Literal["driver", "library"]
+
+
+class Limit(NamedTuple):
+    """The memory limit of a container on each of its GPUs, in MiB, and who sets it."""
+
+    mib: int
+    by: Limiter = "driver"
 
 
 class Record:
@@ -22,7 +33,7 @@ class Record:
     def __init__(self) -> None:
         self._answered: dict[str, set[tuple[str, str]]] = {}
         self._given: dict[str, dict[str, tuple[str, ...]]] = {}
-        self._limits: dict[str, dict[str, int]] = {}
+        self._limits: dict[str, dict[str, Limit]] = {}
         self._foreign: set[str] = set()
         self._refused: set[str] = set()
 
@@ -60,12 +71,12 @@ class Record:
         """Note that an Allocate was answered for this container and resource."""
         self._answered.setdefault(uid, set()).add((container, resource))
 
-    def limit(self, uid: str, container: str, mib: int) -> None:
-        """Note the memory limit in an answer, in MiB for each GPU; 0 is none. The kubelet keeps the first."""
-        if mib:
-            self._limits.setdefault(uid, {}).setdefault(container, mib)
+    def limit(self, uid: str, container: str, limit: Limit | None) -> None:
+        """Note the memory limit in an answer. The kubelet keeps the first."""
+        if limit is not None:
+            self._limits.setdefault(uid, {}).setdefault(container, limit)
 
-    def limits(self, uid: str) -> Mapping[str, int]:
+    def limits(self, uid: str) -> Mapping[str, Limit]:
         """The memory limits of the pod's containers that have one."""
         return self._limits.get(uid, {})
 
@@ -99,10 +110,15 @@ class Record:
         self._refused.discard(uid)
 
 
-def _limit(entry: Entry) -> int:
-    """The memory limit in an answer of ours, 0 without one."""
+def _limit(entry: Entry) -> Limit | None:
+    """The memory limit in an answer of ours, None without one."""
+    if names.ENV_MEM_MIB not in entry.envs:
+        return None
     text = entry.envs.get(names.MEMORY_LIMIT, "")
-    return int(text) if names.ENV_MEM_MIB in entry.envs and is_number(text) else 0
+    if is_number(text) and int(text):
+        return Limit(int(text))
+    mib = contract.limit_in(entry.envs)
+    return Limit(mib, "library") if mib else None
 
 
 def _gpus(entry: Entry, inventory: Inventory, resources: names.Resources) -> tuple[str, ...]:

@@ -1,11 +1,13 @@
-"""Which running containers must have a memory limit, and what the driver's answer means. Pure."""
+"""Which running containers must have a memory limit, and what the answer of who sets it means. Pure."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from deviceplugin.machine import MemoryLimit
-from deviceplugin.record import Record
-from protos.contract.objects import ENDED, Pod
+from deviceplugin.record import Limiter, Record
+from protos.contract import timestamps
+from protos.contract.objects import ENDED, ContainerStatus, Pod
 
 MIB = 2**20
 MISMATCH = "IsolationMismatch"
@@ -22,10 +24,13 @@ class Limited(NamedTuple):
     container: str
     uuids: tuple[str, ...]
     mib: int
+    by: Limiter = "driver"
+    started: float = 0.0
+    """When it started, in seconds since 1970, less what is below a second; 0 if the kubelet does not tell."""
 
 
 class Verdict(NamedTuple):
-    """What the driver's answers mean; the sentence is "" unless they differ from what was given."""
+    """What the answers mean; the sentence is "" unless they differ from what was given."""
 
     state: State
     sentence: str = ""
@@ -45,20 +50,31 @@ def limited(pods: Iterable[Pod], record: Record) -> dict[Key, Limited]:
         for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
             number = status.container_id.rpartition("//")[2]
             if status.name in limits and status.state.running and number:
-                found[uid, number] = Limited(pod, status.name, given.get(status.name, ()), limits[status.name])
+                limit = limits[status.name]
+                found[uid, number] = Limited(
+                    pod, status.name, given.get(status.name, ()), limit.mib, limit.by, _started(status)
+                )
     return found
 
 
+def _started(status: ContainerStatus) -> float:
+    with suppress(ValueError):
+        if status.state.running is not None and status.state.running.started_at:
+            return timestamps.epoch_seconds(status.state.running.started_at)
+    return 0.0
+
+
 def verdict(given: Limited, read: Mapping[str, MemoryLimit | None], indexes: Mapping[str, int]) -> Verdict:
-    """Whether the limits that the driver tells, by UUID, are what was given. `indexes`: of the GPUs, by UUID."""
-    if not read or set(given.uuids) - read.keys():
-        return Verdict("unknown")
+    """Whether the limits that were read, by UUID, are what was given. `indexes`: of the GPUs, by UUID."""
     for uuid in given.uuids:
+        if uuid not in read:
+            continue
         limit, gpu = read[uuid], f"GPU {indexes.get(uuid, uuid)}"
         if limit is None:
-            sentence = f"container {given.container} has no memory limit on {gpu}: it was given {given.mib} MiB"
+            has = "uses {} without the library" if given.by == "library" else "has no memory limit on {}"
+            sentence = f"container {given.container} {has.format(gpu)}: it was given {given.mib} MiB"
             return Verdict("mismatch", sentence, unlimited=True)
         if limit.hard != given.mib * MIB:
             told = f"container {given.container} has a memory limit of {limit.hard // MIB} MiB on {gpu}"
             return Verdict("mismatch", f"{told}: it was given {given.mib} MiB")
-    return Verdict("enforced")
+    return Verdict("unknown" if not read or set(given.uuids) - read.keys() else "enforced")

@@ -1,14 +1,18 @@
 """The isolation that facts of a node prove. Pure.
 
 NVIDIA's driver limits the memory of a container if the driver has that call, the host has cgroup v2, and the container
-toolkit has the hook that makes the limit before a container starts. Whatever is unknown counts as missing.
+toolkit has the hook that makes the limit before a container starts. A library that the operator brings comes after it.
+Whatever is unknown counts as missing.
 """
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
 
+from deviceplugin.library import levels as by_library
+from deviceplugin.record import Limiter
 from protos.contract.bounds import ISOLATION_WHY
 from protos.contract.isolation import Isolation
 
@@ -26,6 +30,7 @@ class Mode(StrEnum):
     OFF = "off"
     AUTO = "auto"
     DRIVER = "driver"
+    LIBRARY = "library"
 
 
 class OnMismatch(StrEnum):
@@ -53,14 +58,22 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int = 0
     mig: int = 0
     """How many of them are in MIG mode."""
+    library: by_library.Facts | None = None
+    """None where the operator brings none, or does not want it."""
 
 
-def isolation(facts: Facts, refuted: str = "") -> Isolation:
+def isolation(facts: Facts, refuted: Mapping[Limiter, str] | None = None) -> Isolation:
     """The best isolation of parts that the facts prove; `refuted` says what containers have shown against it."""
-    why = [*obstacles(facts), *([refuted] if refuted else [])]
-    if why:
-        return Isolation(why="; ".join(why)[: ISOLATION_WHY.most])
-    return Isolation(memory="driver", why=COMPUTE)
+    shown = refuted or {}
+    why = [*obstacles(facts), *filter(None, [shown.get("driver", "")])]
+    if not why:
+        return Isolation(memory="driver", why=COMPUTE)
+    if facts.library is not None:
+        lacks = [*by_library.obstacles(facts.library), *filter(None, [shown.get("library", "")])]
+        if not lacks and facts.gpus != facts.mig:
+            return by_library.isolation(facts.library)
+        why = [*lacks, *why]
+    return Isolation(why="; ".join(why)[: ISOLATION_WHY.most])
 
 
 def obstacles(facts: Facts) -> list[str]:

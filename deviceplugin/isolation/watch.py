@@ -1,7 +1,8 @@
 """The isolation in force on this node, found out again with each reading of the machine.
 
 It falls at once when a container runs without the limit that it was given, and stays down until driver or toolkit
-change, or the plugin starts anew: what the node seemed to prove was disproved.
+change (or the library, if that was to limit it), or the plugin starts anew: what the node seemed to prove was
+disproved.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from deviceplugin.isolation import levels
 from deviceplugin.isolation.levels import Facts, Mode
 from deviceplugin.isolation.probe import Probe
 from deviceplugin.machine import Machine
+from deviceplugin.record import Limiter
 from protos.contract.isolation import PROMISED, Isolation
 from protos.contract.reason import Reason
 
@@ -30,8 +32,8 @@ class Watch:
         self.mode, self._probe, self._tell = mode, probe, tell
         self.now: Isolation | None = None if mode is Mode.OFF else UNREAD
         self._facts: Facts | None = None
-        self._refuted, self._refuted_at = "", ("", "")
-        """What a container has shown against the facts, and the versions of driver and toolkit then."""
+        self._refuted: dict[Limiter, tuple[str, tuple[str, ...]]] = {}
+        """What a container has shown against who was to limit it, and the versions then."""
         self._untold: Reason | None = None
 
     async def look(self, machine: Machine) -> None:
@@ -39,28 +41,30 @@ class Watch:
         if self.mode is Mode.OFF:
             return
         facts = await asyncio.to_thread(self._probe.facts, machine)
-        versions = facts.driver, facts.toolkit
-        if all(versions) and versions != self._refuted_at:
-            self._refuted = ""
+        for by, (_, before) in list(self._refuted.items()):
+            versions = _versions(facts, by)
+            if all(versions) and versions != before:
+                del self._refuted[by]
         self._facts = facts
         self._set()
 
-    def refute(self, why: str) -> bool:
-        """Note what a container has shown against the isolation in force; returns whether that fell by it."""
-        if self.now is None or not self.now.memory or self._facts is None:
+    def refute(self, by: Limiter, why: str) -> bool:
+        """Note what a container has shown against who limits memory here; returns whether the isolation fell by it."""
+        if self.now is None or self.now.memory != by or self._facts is None:
             return False
-        self._refuted, self._refuted_at = why, (self._facts.driver, self._facts.toolkit)
+        self._refuted[by] = why, _versions(self._facts, by)
         self._set()
         return True
 
     def _set(self) -> None:
-        before, found = self.now or PROMISED, levels.isolation(self._facts or Facts(), self._refuted)
+        before, shown = self.now or PROMISED, {by: why for by, (why, _) in self._refuted.items()}
+        found = levels.isolation(self._facts or Facts(), shown)
         if found == before:
             return
         self.now = found
         log.info("isolation", level=str(found), why=found.why)
         fell = bool(before.memory) and not found.memory
-        lacking = self.mode is Mode.DRIVER and not found.memory
+        lacking = self.mode in (Mode.DRIVER, Mode.LIBRARY) and not found.memory
         self._untold = Reason(LACKING, _sentence(found), found.why) if fell or lacking else None
 
     async def tell(self) -> None:
@@ -68,6 +72,13 @@ class Watch:
         told, self._untold = self._untold, None
         if told is not None:
             await self._tell(told.code, str(told), "Warning")
+
+
+def _versions(facts: Facts, by: Limiter) -> tuple[str, ...]:
+    """What may change so that what was shown against it holds no longer."""
+    if by == "driver":
+        return facts.driver, facts.toolkit
+    return (facts.library.mark if facts.library else "",)
 
 
 def _sentence(found: Isolation) -> str:

@@ -64,5 +64,5 @@ def test_all_that_lacks_is_told_at_once_and_no_more_than_the_annotation_takes() 
 
 
 def test_what_containers_have_shown_counts_more_than_what_the_node_seems_to_prove() -> None:
-    found = levels.isolation(GOOD, refuted="a container runs without its limit")
+    found = levels.isolation(GOOD, refuted={"driver": "a container runs without its limit"})
     assert (found.memory, found.why) == ("", "a container runs without its limit")

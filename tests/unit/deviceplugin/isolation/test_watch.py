@@ -46,7 +46,7 @@ async def test_where_none_is_asked_for_nothing_is_said_of_it(tmp_path: Path) -> 
     off = Node(Mode.OFF, tmp_path).watch
     await off.look(Machine(driver="615.1", limits=True, toolkit="1.20.1"))
     assert off.now is None
-    assert not off.refute("a container")
+    assert not off.refute("driver", "a container")
     assert off.now is None
 
 
@@ -79,10 +79,10 @@ async def test_who_takes_what_there_is_is_not_told_of_less_at_the_start(tmp_path
 
 
 async def test_a_container_that_disproves_it_makes_it_fall_until_driver_or_toolkit_change(node: Node) -> None:
-    assert not node.watch.refute("too early")
+    assert not node.watch.refute("driver", "too early")
     assert await node.look() == "driver"
-    assert node.watch.refute("a container runs without its limit")
-    assert not node.watch.refute("a second one")
+    assert node.watch.refute("driver", "a container runs without its limit")
+    assert not node.watch.refute("driver", "a second one")
     assert await node.look() == ""
     assert node.watch.now is not None
     assert node.watch.now.why == "a container runs without its limit"
