@@ -74,8 +74,9 @@ class Regions:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(path, flags, FOR_ALL_FILE)
         try:
-            os.posix_fallocate(descriptor, 0, region.SIZE)
-            os.fchmod(descriptor, FOR_ALL_FILE)
+            if os.fstat(descriptor).st_size not in region.SIZES:  # else the time of its last write stays
+                os.posix_fallocate(descriptor, 0, region.SIZE)
+                os.fchmod(descriptor, FOR_ALL_FILE)
         finally:
             os.close(descriptor)
 
