@@ -36,8 +36,8 @@ class Owner(NamedTuple):
 class Regions:
     """The files below one folder. Its calls block."""
 
-    def __init__(self, folder: Path, most_mib: int) -> None:
-        """The file system of `folder` may have at most `most_mib`."""
+    def __init__(self, folder: Path, most_mib: int = 0) -> None:
+        """The file system of `folder` may have at most `most_mib`: otherwise nothing should be made there."""
         self._folder, self._most_mib = folder, most_mib
 
     @property
