@@ -21,7 +21,6 @@ TOOLKIT = (1, 20, 1)
 VERSION = re.compile(r"v?([0-9]{1,6})(?:\.([0-9]{1,6}))?(?:\.([0-9]{1,6}))?([-+~.].*)?")
 BEFORE = re.compile(r"[-~.]?(?:rc|alpha|beta|dev)")
 """What follows the numbers of a version before its release."""
-COMPUTE = "nothing on this node caps compute"
 
 
 class Mode(StrEnum):
@@ -67,7 +66,7 @@ def isolation(facts: Facts, refuted: Mapping[Limiter, str] | None = None) -> Iso
     shown = refuted or {}
     why = [*obstacles(facts), *filter(None, [shown.get("driver", "")])]
     if not why:
-        return Isolation(memory="driver", why=COMPUTE)
+        return Isolation(memory="driver", why=by_library.COMPUTE)
     if facts.library is not None:
         lacks = [*by_library.obstacles(facts.library), *filter(None, [shown.get("library", "")])]
         if not lacks and facts.gpus != facts.mig:

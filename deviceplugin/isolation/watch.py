@@ -49,12 +49,13 @@ class Watch:
         self._set()
 
     def refute(self, by: Limiter, why: str) -> bool:
-        """Note what a container has shown against who limits memory here; returns whether the isolation fell by it."""
-        if self.now is None or self.now.memory != by or self._facts is None:
+        """Note what a container has shown against who was to limit it; returns whether the isolation fell by it."""
+        if self.now is None or self._facts is None:
             return False
-        self._refuted[by] = why, _versions(self._facts, by)
+        before = self.now.memory
+        self._refuted.setdefault(by, (why, _versions(self._facts, by)))
         self._set()
-        return True
+        return before == by
 
     def _set(self) -> None:
         before, shown = self.now or PROMISED, {by: why for by, (why, _) in self._refuted.items()}

@@ -7,6 +7,7 @@ from protos.contract.isolation import Compute, Isolation
 
 HELD = "the library holds programs that load it: static programs and those that call the driver themselves are not held"
 """What this way of enforcing does not do."""
+COMPUTE = "nothing on this node caps compute"
 MACHINES = {"x86_64": 62, "aarch64": 183}
 """Numbers of ELF for the machines whose regions have the known layout."""
 
@@ -43,7 +44,8 @@ def obstacles(facts: Facts) -> list[str]:
 def isolation(facts: Facts) -> Isolation:
     """What the library gives where nothing is in its way."""
     compute: Compute = "cooperative" if facts.caps_compute else ""
-    return Isolation(memory="library", compute=compute, why=HELD)
+    why = HELD if compute else f"{HELD}; {COMPUTE}"
+    return Isolation(memory="library", compute=compute, why=why)
 
 
 def elf_obstacle(head: bytes, machine: str) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from deviceplugin.library import reader, region
 from deviceplugin.library.region import Device, RegionError
@@ -142,3 +144,29 @@ def test_a_file_that_another_writes_meanwhile_is_read_within_its_bounds(
 def test_the_layout_is_the_documented_one() -> None:
     assert (region.HEADER, region.COUNT_AT, region.SIZE) == (layout.SLOTS_AT, layout.COUNT_AT, layout.SIZE)
     assert layout.SLOTS_AT + 1024 * layout.SLOT == layout.COUNT_AT
+
+
+INTERESTING = st.sampled_from(
+    [*range(72), *range(1590, 1740), layout.SLOTS_AT, layout.SLOTS_AT + 40, layout.COUNT_AT, layout.COUNT_AT + 2]
+)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(INTERESTING, st.binary(min_size=1, max_size=8)), min_size=1, max_size=4))
+def test_whatever_a_container_writes_is_a_region_or_an_error_of_ours(
+    library: Library, written: list[tuple[int, bytes]]
+) -> None:
+    library.path.write_bytes(b"")
+    library.load()
+    library.count_gpus()
+    library.begin(7, gpu0=GIB)
+    for at, content in written:
+        library.put(at, content)
+    try:
+        found, _ = reader.read(library.path)
+    except RegionError as error:
+        assert len(str(error)) < 200
+    else:
+        assert len(found.devices) <= region.GPUS
+        assert found.live <= region.PROCESSES
+        assert all(device.used is None or device.used >= 0 for device in found.devices)
