@@ -96,9 +96,11 @@ def processes(directory: Path) -> frozenset[int]:
         waiting += [Path(child.path) for child in _directories(here)]
         try:
             with (here / "cgroup.procs").open("rb") as file:
-                found.update(int(line) for line in file.read(LIST).split() if line.isdigit())
+                content = file.read(LIST)
         except OSError:
             continue  # it has gone
+        whole = content if len(content) < LIST else content.rpartition(b"\n")[0]
+        found.update(int(line) for line in whole.split() if line.isdigit())
     return frozenset(found - {0})  # 0 stands for a process of another namespace
 
 

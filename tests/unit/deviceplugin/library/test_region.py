@@ -164,9 +164,8 @@ def test_whatever_a_container_writes_is_a_region_or_an_error_of_ours(
         library.put(at, content)
     try:
         found, _ = reader.read(library.path)
-    except RegionError as error:
-        assert len(str(error)) < 200
-    else:
-        assert len(found.devices) <= region.GPUS
-        assert found.live <= region.PROCESSES
-        assert all(device.used is None or device.used >= 0 for device in found.devices)
+    except RegionError:
+        return
+    assert len(found.devices) <= region.GPUS
+    assert found.live <= region.PROCESSES
+    assert all(device.used is None or device.used >= 0 for device in found.devices)
