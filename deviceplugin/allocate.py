@@ -23,7 +23,7 @@ from deviceplugin.metrics import Metrics
 from deviceplugin.mps import answers as mps
 from deviceplugin.mps.partner import Partner
 from deviceplugin.offer import Offer
-from deviceplugin.record import Given, Limit
+from deviceplugin.record import Given
 from protos.contract import cordon, names, objects
 from protos.contract.allocation import Share
 from protos.contract.ask import AskError
@@ -90,31 +90,32 @@ class Allocator:
             claim = self._claim(meant.pod)
             shares = await self._shares(meant, claim, resource, len(ids))
             pipes = await self.limiters.mps.admit(meta.uid, meant.container, shares) if self.limiters.mps else None
-            limit = demands.limit(shares, self.offer.inventory)
-            region = await self._region(Owner(meta.uid, meant.container), shares, limit)
+            region = await self._region(Owner(meta.uid, meant.container), shares)
         except RefusedError as error:
             self.record.refuse(meta.uid)
             self._count_refusal(error.reason, pod=f"{meta.namespace}/{meta.name}", reason=error.reason.code)
             self.spawn(self.cluster.tell(meant.pod, error.reason.code, str(error.reason), "Warning"))
             raise
+        limit = demands.limit_mib(shares, self.offer.inventory)
         self.record.limit(meta.uid, meant.container, limit)
         self._note(meant, resource, ids, listed, shares)
         labels = self.cluster.node.metadata.labels if self.cluster.node else {}
         no_isolation = labels.get(names.CGPU_DISABLE_LABEL) == "true"
         ask = claim.ask.container(meant.container)
-        mib = limit.mib if limit and limit.by == "driver" else 0
-        given = answer(ask, shares, self.offer.inventory, self.style, limit_mib=mib, no_isolation=no_isolation)
+        given = answer(ask, shares, self.offer.inventory, self.style, limit_mib=limit, no_isolation=no_isolation)
         if pipes is not None:
             mps.add(given, pipes)
         if region is not None:
+            self.record.limit_by_library(meta.uid, meant.container, region.mib)
             library.add(given, region)
         return given
 
-    async def _region(self, owner: Owner, shares: Sequence[Share], limit: Limit | None) -> library.Given | None:
+    async def _region(self, owner: Owner, shares: Sequence[Share]) -> library.Given | None:
         """What the container gets of the library, None if that does not limit it; raises RefusedError."""
-        if limit is None or limit.by != "library" or self.limiters.library is None:
+        mib = demands.limit_mib(shares, self.offer.inventory, "library")
+        if not mib or self.limiters.library is None:
             return None
-        return await self.limiters.library.give(owner, shares, limit.mib, self.offer.inventory)
+        return await self.limiters.library.give(owner, shares, mib, self.offer.inventory)
 
     def _count_refusal(self, refusal: Reason, **about: object) -> None:
         self.metrics.refusals.labels(refusal.code).inc()

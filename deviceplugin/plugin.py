@@ -18,6 +18,7 @@ from deviceplugin.devices import TooManyDevicesError
 from deviceplugin.exposition import Exposition
 from deviceplugin.health import Health
 from deviceplugin.identify import Identifier
+from deviceplugin.isolation.checks import Limiter
 from deviceplugin.isolation.evict import Evictor
 from deviceplugin.isolation.levels import Mode, OnMismatch
 from deviceplugin.isolation.probe import Probe
@@ -33,7 +34,7 @@ from deviceplugin.notices import NodeNotices
 from deviceplugin.offer import Offer
 from deviceplugin.podresources import PodResources
 from deviceplugin.publish import Publisher
-from deviceplugin.record import Limiter, Record
+from deviceplugin.record import Record
 from deviceplugin.register import Registrar
 from deviceplugin.sense import Senses
 from deviceplugin.server import Endpoint

@@ -5,7 +5,6 @@ the kubelet's checkpoint, which also has devices that other plugins gave (NVIDIA
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
 
 from deviceplugin import devices
 from deviceplugin.checkpoint import Entry
@@ -17,15 +16,6 @@ from protos.contract.selection import is_number
 Given = Mapping[str, tuple[str, ...]]
 """The UUIDs of each container's GPUs, by container name."""
 
-Limiter = Literal["driver", "library"]
-
-
-class Limit(NamedTuple):
-    """The memory limit of a container on each of its GPUs, in MiB, and who sets it."""
-
-    mib: int
-    by: Limiter = "driver"
-
 
 class Record:
     """Answers by pod UID. Not shared between threads."""
@@ -33,7 +23,8 @@ class Record:
     def __init__(self) -> None:
         self._answered: dict[str, set[tuple[str, str]]] = {}
         self._given: dict[str, dict[str, tuple[str, ...]]] = {}
-        self._limits: dict[str, dict[str, Limit]] = {}
+        self._limits: dict[str, dict[str, int]] = {}
+        self._by_library: dict[str, dict[str, int]] = {}
         self._foreign: set[str] = set()
         self._refused: set[str] = set()
 
@@ -45,6 +36,8 @@ class Record:
                 continue
             self.note(entry.uid, entry.container, entry.resource)
             self.limit(entry.uid, entry.container, _limit(entry))
+            if names.ENV_MEM_MIB in entry.envs:
+                self.limit_by_library(entry.uid, entry.container, contract.limit_in(entry.envs))
             gpus = _gpus(entry, inventory, resources)
             if gpus:
                 self._given.setdefault(entry.uid, {}).setdefault(entry.container, gpus)
@@ -71,14 +64,23 @@ class Record:
         """Note that an Allocate was answered for this container and resource."""
         self._answered.setdefault(uid, set()).add((container, resource))
 
-    def limit(self, uid: str, container: str, limit: Limit | None) -> None:
-        """Note the memory limit in an answer. The kubelet keeps the first."""
-        if limit is not None:
-            self._limits.setdefault(uid, {}).setdefault(container, limit)
+    def limit(self, uid: str, container: str, mib: int) -> None:
+        """Note the memory limit in an answer, in MiB for each GPU; 0 is none. The kubelet keeps the first."""
+        if mib:
+            self._limits.setdefault(uid, {}).setdefault(container, mib)
 
-    def limits(self, uid: str) -> Mapping[str, Limit]:
+    def limits(self, uid: str) -> Mapping[str, int]:
         """The memory limits of the pod's containers that have one."""
         return self._limits.get(uid, {})
+
+    def limit_by_library(self, uid: str, container: str, mib: int) -> None:
+        """Note the same where a library in the container is to limit it, not the driver."""
+        if mib:
+            self._by_library.setdefault(uid, {}).setdefault(container, mib)
+
+    def limits_by_library(self, uid: str) -> Mapping[str, int]:
+        """The memory limits of the pod's containers that a library limits."""
+        return self._by_library.get(uid, {})
 
     def refuse(self, uid: str) -> None:
         """Note that an Allocate of this pod was refused: the kubelet has failed it for good."""
@@ -106,19 +108,15 @@ class Record:
         self._answered.pop(uid, None)
         self._given.pop(uid, None)
         self._limits.pop(uid, None)
+        self._by_library.pop(uid, None)
         self._foreign.discard(uid)
         self._refused.discard(uid)
 
 
-def _limit(entry: Entry) -> Limit | None:
-    """The memory limit in an answer of ours, None without one."""
-    if names.ENV_MEM_MIB not in entry.envs:
-        return None
+def _limit(entry: Entry) -> int:
+    """The memory limit in an answer of ours, 0 without one."""
     text = entry.envs.get(names.MEMORY_LIMIT, "")
-    if is_number(text) and int(text):
-        return Limit(int(text))
-    mib = contract.limit_in(entry.envs)
-    return Limit(mib, "library") if mib else None
+    return int(text) if names.ENV_MEM_MIB in entry.envs and is_number(text) else 0
 
 
 def _gpus(entry: Entry, inventory: Inventory, resources: names.Resources) -> tuple[str, ...]:

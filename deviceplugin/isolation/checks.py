@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from deviceplugin.machine import MemoryLimit
-from deviceplugin.record import Limiter, Record
+from deviceplugin.record import Record
 from protos.contract import timestamps
 from protos.contract.objects import ENDED, ContainerStatus, Pod
 
@@ -13,6 +13,8 @@ MIB = 2**20
 MISMATCH = "IsolationMismatch"
 State = Literal["unknown", "enforced", "mismatch"]
 STATES: tuple[State, ...] = ("unknown", "enforced", "mismatch")
+Limiter = Literal["driver", "library"]
+"""Who limits the memory of a container."""
 Key = tuple[str, str]
 """UID of the pod, and the runtime's ID of the container: a restarted container has another."""
 
@@ -43,17 +45,19 @@ def limited(pods: Iterable[Pod], record: Record) -> dict[Key, Limited]:
     found: dict[Key, Limited] = {}
     for pod in pods:
         uid = pod.metadata.uid
-        limits = record.limits(uid)
-        if not limits or pod.status.phase in ENDED:
+        limits, by_library = record.limits(uid), record.limits_by_library(uid)
+        if not (limits or by_library) or pod.status.phase in ENDED:
             continue
         given = record.given(uid)
         for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-            number = status.container_id.rpartition("//")[2]
-            if status.name in limits and status.state.running and number:
-                limit = limits[status.name]
-                found[uid, number] = Limited(
-                    pod, status.name, given.get(status.name, ()), limit.mib, limit.by, _started(status)
-                )
+            number, gpus = status.container_id.rpartition("//")[2], given.get(status.name, ())
+            if not status.state.running or not number:
+                continue
+            if status.name in limits:
+                found[uid, number] = Limited(pod, status.name, gpus, limits[status.name])
+            elif status.name in by_library:
+                mib, started = by_library[status.name], _started(status)
+                found[uid, number] = Limited(pod, status.name, gpus, mib, "library", started)
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from deviceplugin.adopt import Claim
-from deviceplugin.record import Limit
+from deviceplugin.isolation.checks import Limiter
 from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk
 from protos.contract.inventory import Inventory
@@ -19,18 +19,18 @@ LEAST = 1
 """MiB of a share that rounds to no unit of memory: without a limit it could use the whole GPU."""
 
 
-def limit(shares: Sequence[Share], inventory: Inventory) -> Limit | None:
-    """The memory limit of a container on each of its GPUs, None if it gets none.
+def limit_mib(shares: Sequence[Share], inventory: Inventory, by: Limiter = "driver") -> int:
+    """The memory limit of a container on each of its GPUs, in MiB; 0 if it gets none, or not from `by`.
 
     One limit holds for all of its GPUs, so it is the least of what it may use of each.
     """
-    memory = inventory.enforced.memory
-    if memory not in ("driver", "library") or not shares or any(share.whole for share in shares):
-        return None
+    isolation = inventory.enforced
+    if isolation.memory != by or not shares or any(share.whole for share in shares):
+        return 0
     usable = {gpu.uuid: gpu.mem_mib for gpu in inventory.gpus}
     amounts = [share.mem * inventory.unit_mib for share in shares]
     bounds = [usable[share.uuid] for share in shares if share.uuid in usable]
-    return Limit(max(LEAST, min(amounts + bounds)), memory)
+    return max(LEAST, min(amounts + bounds))
 
 
 def refusal(claim: Claim, inventory: Inventory) -> Reason | None:

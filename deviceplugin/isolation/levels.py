@@ -11,8 +11,8 @@ from enum import StrEnum
 
 import msgspec
 
+from deviceplugin.isolation.checks import Limiter
 from deviceplugin.library import levels as by_library
-from deviceplugin.record import Limiter
 from protos.contract.bounds import ISOLATION_WHY
 from protos.contract.isolation import Isolation
 

@@ -16,12 +16,12 @@ import structlog
 from deviceplugin import cgroups
 from deviceplugin.cluster import Cluster
 from deviceplugin.isolation import checks
-from deviceplugin.isolation.checks import MISMATCH, STATES, Key, Limited, State, Verdict
+from deviceplugin.isolation.checks import MISMATCH, STATES, Key, Limited, Limiter, State, Verdict
 from deviceplugin.isolation.evict import Evictor
 from deviceplugin.isolation.provers import Prover
 from deviceplugin.isolation.watch import Watch
 from deviceplugin.machine import MemoryLimit
-from deviceplugin.record import Limiter, Record
+from deviceplugin.record import Record
 from deviceplugin.sense import Senses
 
 log = structlog.get_logger()

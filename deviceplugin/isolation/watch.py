@@ -12,10 +12,10 @@ import structlog
 
 from deviceplugin.cluster import Kind
 from deviceplugin.isolation import levels
+from deviceplugin.isolation.checks import Limiter
 from deviceplugin.isolation.levels import Facts, Mode
 from deviceplugin.isolation.probe import Probe
 from deviceplugin.machine import Machine
-from deviceplugin.record import Limiter
 from protos.contract.isolation import PROMISED, Isolation
 from protos.contract.reason import Reason
 

@@ -50,7 +50,7 @@ def active(cluster: Cluster, record: Record) -> frozenset[str]:
 def limited(cluster: Cluster, record: Record) -> list[Owner]:
     """The containers that were given the library, of pods that have not ended."""
     uids = record.uids() - _ended(cluster)
-    return [Owner(uid, name) for uid in uids for name, limit in record.limits(uid).items() if limit.by == "library"]
+    return [Owner(uid, name) for uid in uids for name in record.limits_by_library(uid)]
 
 
 def _ended(cluster: Cluster) -> set[str]:

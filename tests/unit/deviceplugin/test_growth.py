@@ -10,7 +10,7 @@ from deviceplugin.cluster import Cluster
 from deviceplugin.corrections import Corrections
 from deviceplugin.metrics import Metrics
 from deviceplugin.plugin import Plugin
-from deviceplugin.record import Limit, Record
+from deviceplugin.record import Record
 from protos.contract import names
 from protos.contract.objects import Pod
 from protos.kube import errors
@@ -62,7 +62,8 @@ class World:
         self.cluster._store(pod)
         self.record.fix(pod.metadata.uid, {"main": ("GPU-n-0",)})
         self.record.note(pod.metadata.uid, "main", names.GPU_MEM)
-        self.record.limit(pod.metadata.uid, "main", Limit(4096))
+        self.record.limit(pod.metadata.uid, "main", 4096)
+        self.record.limit_by_library(pod.metadata.uid, "side", 4096)
         self.corrections.because(pod, "adopted", "a test")
         return pod
 

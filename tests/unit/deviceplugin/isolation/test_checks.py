@@ -9,7 +9,7 @@ from deviceplugin.checkpoint import Entry
 from deviceplugin.isolation import checks
 from deviceplugin.isolation.checks import Limited, Verdict
 from deviceplugin.machine import MemoryLimit
-from deviceplugin.record import Limit, Record
+from deviceplugin.record import Record
 from protos.contract import names, objects
 from protos.contract.objects import Pod
 from tests.unit.deviceplugin.builders import a_container, a_pod, an_inventory
@@ -30,7 +30,7 @@ def running(name: str = "p", number: str = "ab" * 32, phase: str = "Running", in
 def a_record(mib: int = 4096) -> Record:
     record = Record()
     record.fix("uid-p", {"main": ("GPU-0", "GPU-1")})
-    record.limit("uid-p", "main", Limit(mib) if mib else None)
+    record.limit("uid-p", "main", mib)
     return record
 
 
@@ -82,13 +82,13 @@ def test_a_new_plugin_knows_the_limits_by_the_kubelets_checkpoint(text: str, lim
     envs = {names.ENV_MEM_MIB: "4096", names.ENV_UUIDS: "GPU-0", names.MEMORY_LIMIT: text}
     record = Record()
     record.load([Entry("uid-p", "main", names.GPU_MEM, (), envs)], an_inventory(16), names.Resources())
-    assert {name: limit.mib for name, limit in record.limits("uid-p").items()} == limits
+    assert record.limits("uid-p") == limits
     record.forget("uid-p")
     assert record.limits("uid-p") == {}
 
 
 def test_of_two_answers_for_one_container_the_first_limit_counts_as_for_the_kubelet() -> None:
     record = a_record(4096)
-    record.limit("uid-p", "main", Limit(2048, "library"))
-    record.limit("uid-p", "main", None)
-    assert record.limits("uid-p") == {"main": Limit(4096)}
+    record.limit("uid-p", "main", 2048)
+    record.limit("uid-p", "main", 0)
+    assert record.limits("uid-p") == {"main": 4096}

@@ -15,7 +15,7 @@ from deviceplugin.cluster import Cluster
 from deviceplugin.devices import Sharing
 from deviceplugin.health import Health
 from deviceplugin.isolation import readback
-from deviceplugin.isolation.checks import STATES
+from deviceplugin.isolation.checks import STATES, Limiter
 from deviceplugin.isolation.evict import Evictor
 from deviceplugin.isolation.levels import Mode
 from deviceplugin.isolation.provers import DriverProver, Prover
@@ -24,7 +24,7 @@ from deviceplugin.machine import Machine, MemoryLimit, Xid
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
 from deviceplugin.podresources import PodResources
-from deviceplugin.record import Limiter, Record
+from deviceplugin.record import Record
 from deviceplugin.sense import Senses
 from extender.sim.kubelet.runtime import HookError
 from protos.contract import names

@@ -8,11 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from deviceplugin.checkpoint import Entry
 from deviceplugin.identify import RefusedError
 from deviceplugin.library import contract
 from deviceplugin.library.contract import Given
 from deviceplugin.library.keeper import Keeper
 from deviceplugin.library.regions import Owner, Regions
+from deviceplugin.record import Record
 from protos.contract import names
 from protos.contract.allocation import Share
 from protos.contract.inventory import Inventory
@@ -160,3 +162,16 @@ async def test_a_folder_that_cannot_be_used_is_looked_at_again(host: Host) -> No
     host.folder.mkdir()
     await keeper.look()
     assert host.files == [f"{POD}_main.cache"]
+
+
+@pytest.mark.parametrize(("text", "limits"), [("4096m", {"main": 4096}), ("", {}), ("-1m", {}), ("4g", {}), ("0m", {})])
+def test_a_new_plugin_knows_who_was_given_it_by_the_kubelets_checkpoint(text: str, limits: dict[str, int]) -> None:
+    envs = {names.ENV_MEM_MIB: "4096", names.ENV_UUIDS: "GPU-0", contract.MEMORY: text}
+    record = Record()
+    record.load([Entry(POD, "main", names.GPU_MEM, (), envs)], GPUS, names.Resources())
+    record.load([Entry("uid-hami", "main", names.GPU_MEM, (), {contract.MEMORY: "4096m"})], GPUS, names.Resources())
+    assert record.limits_by_library(POD) == limits
+    assert record.limits(POD) == {}
+    assert record.limits_by_library("uid-hami") == {}, "what another plugin gave is not ours"
+    record.forget(POD)
+    assert record.limits_by_library(POD) == {}
