@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -97,3 +99,35 @@ def test_the_folder_must_be_there_and_on_a_small_file_system(tmp_path: Path) -> 
     assert "is not usable" in Regions(tmp_path / "file", HUGE_MIB).trouble()
     large = Regions(tmp_path, 1).trouble()
     assert "containers could fill it, so at most 1 MiB (--library-dir-mib)" in large
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 3 MiB, where this process may mount one."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(tmp_path)]
+    if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("this process may not mount a file system")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def grow(path: Path) -> None:
+    """What a container may do to its own region."""
+    with path.open("ab", buffering=0) as file:
+        for _ in range(4):
+            file.write(b"x" * 2**20)
+
+
+def test_on_a_file_system_that_is_full_no_further_region_is_made_and_the_others_keep_their_room(small: Path) -> None:
+    assert Regions(small, 3).trouble() == ""
+    assert "has 3 MiB: containers could fill it, so at most 2 MiB" in Regions(small, 2).trouble()
+    regions = Regions(small, 3)
+    regions.make(OWNER)
+    with pytest.raises(OSError, match="No space left"):
+        grow(regions.path(OWNER))
+    with pytest.raises(OSError, match="No space left"):
+        regions.make(Owner("uid-late", "main"))
+    with regions.path(OWNER).open("r+b") as file:
+        file.write(b"its pages are its own")
+    assert regions.sweep((), LATER) == 2
+    regions.make(Owner("uid-late", "main"))
