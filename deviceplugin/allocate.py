@@ -6,7 +6,7 @@ which GPUs all of its containers get.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -16,6 +16,9 @@ from deviceplugin.candidates import Candidate, Listed
 from deviceplugin.corrections import Corrections
 from deviceplugin.identify import Identifier, RefusedError
 from deviceplugin.isolation import demands
+from deviceplugin.library import contract as library
+from deviceplugin.library.keeper import Keeper
+from deviceplugin.library.regions import Owner
 from deviceplugin.metrics import Metrics
 from deviceplugin.mps import answers as mps
 from deviceplugin.mps.partner import Partner
@@ -37,6 +40,16 @@ KNOW_S = 8.0
 """Patience at start until the pods of the node are listed."""
 
 
+class Limiters(NamedTuple):
+    """Who else limits containers on this node; None where that is not set up."""
+
+    mps: Partner | None = None
+    library: Keeper | None = None
+
+
+NOBODY = Limiters()
+
+
 class Allocator:
     """Answers the kubelet for all resources of the node, one call at a time."""
 
@@ -48,11 +61,11 @@ class Allocator:
         metrics: Metrics,
         style: Style,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
-        mps: Partner | None = None,
+        limiters: Limiters = NOBODY,
     ) -> None:
-        """`spawn` runs a task whose end the kubelet does not wait for. `mps` is None where MPS is not used."""
+        """`spawn` runs a task whose end the kubelet does not wait for."""
         self.cluster, self.record, self.offer, self.corrections = identify.cluster, identify.record, offer, corrections
-        self.metrics, self.style, self.spawn, self.mps = metrics, style, spawn, mps
+        self.metrics, self.style, self.spawn, self.limiters = metrics, style, spawn, limiters
         self._identify = identify
         self._turn = asyncio.Lock()
 
@@ -76,7 +89,8 @@ class Allocator:
         try:
             claim = self._claim(meant.pod)
             shares = await self._shares(meant, claim, resource, len(ids))
-            pipes = self.mps.admit(meta.uid, meant.container, shares) if self.mps else None
+            pipes = self.limiters.mps.admit(meta.uid, meant.container, shares) if self.limiters.mps else None
+            region = await self._region(Owner(meta.uid, meant.container), shares)
         except RefusedError as error:
             self.record.refuse(meta.uid)
             self._count_refusal(error.reason, pod=f"{meta.namespace}/{meta.name}", reason=error.reason.code)
@@ -91,7 +105,17 @@ class Allocator:
         given = answer(ask, shares, self.offer.inventory, self.style, limit_mib=limit, no_isolation=no_isolation)
         if pipes is not None:
             mps.add(given, pipes)
+        if region is not None:
+            self.record.limit_by_library(meta.uid, meant.container, region.mib)
+            library.add(given, region)
         return given
+
+    async def _region(self, owner: Owner, shares: Sequence[Share]) -> library.Given | None:
+        """What the container gets of the library, None if that does not limit it; raises RefusedError."""
+        mib = demands.limit_mib(shares, self.offer.inventory, "library")
+        if not mib or self.limiters.library is None:
+            return None
+        return await self.limiters.library.give(owner, shares, mib, self.offer.inventory)
 
     def _count_refusal(self, refusal: Reason, **about: object) -> None:
         self.metrics.refusals.labels(refusal.code).inc()

@@ -23,6 +23,10 @@ MOST = 20_000
 """Directories that one look reads. A node has a few hundred."""
 LINE = 4096
 """Bytes of a process's path that are read."""
+BELOW = 256
+"""Groups of one container whose processes are read."""
+LIST = 256 << 10
+"""Bytes of a group's list of processes that are read."""
 
 
 class Group(NamedTuple):
@@ -40,6 +44,14 @@ def unified(root: Path = ROOT) -> bool:
 def holds_pods(name: str) -> bool:
     """Whether groups of pods are below a group of this name."""
     return "kubepods" in name or "kubelet" in name
+
+
+def shows_pods(root: Path = ROOT) -> bool:
+    """Whether the groups of pods are below this root. A container may see its own part of the hierarchy only."""
+    try:
+        return any(holds_pods(entry.name) for entry in root.iterdir())
+    except OSError:
+        return False
 
 
 def of_path(path: str) -> Group | None:
@@ -71,6 +83,31 @@ def containers(root: Path = ROOT) -> dict[Group, Path]:
             if container := _CONTAINER.match(child.name):
                 found[Group(pod, container[1])] = Path(child.path)
     return found
+
+
+def processes(directory: Path) -> frozenset[int]:
+    """The processes of a group and of those below it, as far as they are seen from our PID namespace."""
+    found: set[int] = set()
+    waiting = [directory]
+    for _ in range(BELOW):
+        if not waiting:
+            break
+        here = waiting.pop()
+        waiting += [Path(child.path) for child in _directories(here)]
+        try:
+            with (here / "cgroup.procs").open("rb") as file:
+                content = file.read(LIST)
+        except OSError:
+            continue  # it has gone
+        whole = content if len(content) < LIST else content.rpartition(b"\n")[0]
+        found.update(int(line) for line in whole.split() if line.isdigit())
+    return frozenset(found - {0})  # 0 stands for a process of another namespace
+
+
+def shows_processes(root: Path = ROOT) -> bool:
+    """Whether processes of other containers than our own are seen."""
+    own = os.getpid()
+    return any(own not in (found := processes(each)) and found for each in containers(root).values())
 
 
 def of_pod(uid: str, root: Path = ROOT) -> Path | None:

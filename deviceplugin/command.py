@@ -16,6 +16,7 @@ from deviceplugin.machine import Source
 from deviceplugin.mps.level import MpsSource
 from deviceplugin.nvml import NvmlSource
 from deviceplugin.settings import Settings
+from deviceplugin.usage.processes import FakeProcesses, NvmlProcesses, Processes
 from protos import flags, logs
 from protos.contract.shared_settings import SettingsError
 from protos.files import FileError
@@ -35,14 +36,16 @@ def plugin(settings: Settings) -> None:
         settings = msgspec.structs.replace(settings, time_slicing=slicing)
     log.info("settings", **msgspec.to_builtins(settings, enc_hook=str))
     source: Source = FakeSource(settings.fake, settings.node_name) if settings.fake else NvmlSource(pynvml)
+    processes: Processes = FakeProcesses(settings.fake, settings.node_name) if settings.fake else NvmlProcesses(pynvml)
     if settings.device_list_strategy.by_cdi:
         source = CdiSource(source, settings.cdi_kind, settings.cdi_spec_dirs)
     if settings.mps_dir is not None:
         source = MpsSource(source, settings.mps_dir)
     try:
         grpc.aio.init_grpc_aio()  # otherwise its poller ends with the last server, and may wait for itself
-        asyncio.run(process.run(settings, source))
+        asyncio.run(process.run(settings, source, processes))
     finally:
+        processes.close()
         source.close()
 
 

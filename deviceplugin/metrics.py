@@ -34,7 +34,7 @@ class Metrics:
         )
         self.isolated = self._gauge(
             "isolated_containers",
-            "Running containers that were given a memory limit, by what the driver says.",
+            "Running containers that were given a memory limit, by what was read back.",
             "state",
         )
 

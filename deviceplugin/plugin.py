@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from deviceplugin import checkpoint, register
-from deviceplugin.allocate import Allocator
+from deviceplugin.allocate import Allocator, Limiters
 from deviceplugin.answers import CONTROL_NODES, Style
 from deviceplugin.cluster import Cluster
 from deviceplugin.corrections import Corrections
@@ -18,13 +18,16 @@ from deviceplugin.devices import TooManyDevicesError
 from deviceplugin.exposition import Exposition
 from deviceplugin.health import Health
 from deviceplugin.identify import Identifier
+from deviceplugin.isolation.checks import Limiter
 from deviceplugin.isolation.evict import Evictor
 from deviceplugin.isolation.levels import Mode, OnMismatch
 from deviceplugin.isolation.pod_limits import PodLimits
 from deviceplugin.isolation.probe import Probe
+from deviceplugin.isolation.provers import DriverProver, Prover
 from deviceplugin.isolation.readback import ReadBack
 from deviceplugin.isolation.resizing import Resizing
 from deviceplugin.isolation.watch import Watch
+from deviceplugin.library import parts as library
 from deviceplugin.limits.client import Limits
 from deviceplugin.machine import Source
 from deviceplugin.metrics import Metrics
@@ -41,6 +44,7 @@ from deviceplugin.sense import Senses
 from deviceplugin.server import Endpoint
 from deviceplugin.settings import Settings
 from deviceplugin.true_list import TrueList
+from deviceplugin.usage.processes import Processes
 from protos import files
 from protos.contract import names, objects
 from protos.kube import credentials
@@ -60,14 +64,14 @@ FAREWELL_S = 2.0
 """Timeout of publishing `leaving`."""
 
 
-async def run(settings: Settings, source: Source) -> None:
+async def run(settings: Settings, source: Source, processes: Processes) -> None:
     """Serve until SIGTERM or SIGINT; raises CredentialsError, SettingsError and TooManyDevicesError."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     access = await credentials.load(settings.kubeconfig or None)
     async with ApiClient(access, user_agent=names.PLUGIN) as client:
-        plugin = Plugin(settings, source, client)
+        plugin = Plugin(settings, source, processes, client)
         try:
             await plugin.run(stop)
         except ExceptionGroup as failed:
@@ -80,7 +84,7 @@ async def run(settings: Settings, source: Source) -> None:
 class Plugin:
     """All parts of the plugin and the callbacks between them."""
 
-    def __init__(self, settings: Settings, source: Source, client: ApiClient) -> None:
+    def __init__(self, settings: Settings, source: Source, processes: Processes, client: ApiClient) -> None:
         self.settings, self.metrics, self.record = settings, Metrics(), Record()
         self.offer = Offer(settings.sharing)
         self.kubelet = PodResources(settings.pod_resources)
@@ -91,7 +95,9 @@ class Plugin:
         self._notices = NodeNotices(self.cluster, self.offer)
         health = Health(settings.ignored_xids, settings.cool_down_s)
         tell = self.cluster.tell_node
-        probe = Probe(settings.cgroup_root, settings.host_root, settings.toolkit_version)
+        self._library = library.make(settings, self.cluster, self.record, processes)
+        by_library = self._library.probe if self._library else None
+        probe = Probe(settings.cgroup_root, settings.host_root, settings.toolkit_version, by_library)
         self._limits = Limits(settings.limits_socket) if settings.limits_socket else None
         self._isolation = Watch(settings.isolation, probe, tell, self._limits)
         self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics, tell, self._isolation)
@@ -121,6 +127,7 @@ class Plugin:
                 self.publisher.run(),
                 self._follow_others(),
                 *([self._read_back.run(), self._resizing.run()] if self._read_back else []),
+                *([self._library.keeper.run()] if self._library else []),
                 *(registrar.run() for registrar in self.registrars),
                 *(true_list.run() for true_list in self._true_lists()),
             ]
@@ -136,6 +143,9 @@ class Plugin:
         """The checks of memory limits, None where none are set."""
         if self.settings.isolation is Mode.OFF:
             return None
+        provers: dict[Limiter, Prover] = {"driver": DriverProver(self.senses.source, pods=self._limits is not None)}
+        if self._library is not None:
+            provers["library"] = self._library.prover
         evicts = self.settings.on_isolation_mismatch is OnMismatch.EVICT
         return ReadBack(
             senses=self.senses,
@@ -143,6 +153,7 @@ class Plugin:
             record=self.record,
             watch=self._isolation,
             groups=self.settings.cgroup_root,
+            provers=provers,
             evictor=Evictor(self.cluster) if evicts else None,
             limits=self._limits,
         )
@@ -175,7 +186,8 @@ class Plugin:
             single=self.settings.time_slicing.single,
         )
         identify = Identifier(self.kubelet, self.cluster, self.record)
-        allocator = Allocator(identify, self.offer, self.corrections, self.metrics, style, group.create_task, self.mps)
+        limiters = Limiters(self.mps, self._library.keeper if self._library else None)
+        allocator = Allocator(identify, self.offer, self.corrections, self.metrics, style, group.create_task, limiters)
         for resource in self.offer.sharing.served:
             endpoint = Endpoint(resource, self.offer, allocator, self.metrics, self._prestart(resource))
             folder, tell = self.settings.kubelet_dir, self.cluster.tell_node

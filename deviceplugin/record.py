@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from deviceplugin import devices
 from deviceplugin.checkpoint import Entry
+from deviceplugin.library import contract
 from protos.contract import names
 from protos.contract.inventory import Inventory
 from protos.contract.selection import is_number
@@ -26,6 +27,7 @@ class Record:
         self._limits: dict[str, dict[str, int]] = {}
         self._resized: dict[str, dict[str, int]] = {}
         """Limits that were changed while the pod runs."""
+        self._by_library: dict[str, dict[str, int]] = {}
         self._foreign: set[str] = set()
         self._refused: set[str] = set()
 
@@ -37,6 +39,8 @@ class Record:
                 continue
             self.note(entry.uid, entry.container, entry.resource, entry.ids)
             self.limit(entry.uid, entry.container, _limit(entry))
+            if names.ENV_MEM_MIB in entry.envs:
+                self.limit_by_library(entry.uid, entry.container, contract.limit_in(entry.envs))
             gpus = _gpus(entry, inventory, resources)
             if gpus:
                 self._given.setdefault(entry.uid, {}).setdefault(entry.container, gpus)
@@ -92,6 +96,15 @@ class Record:
         """Whether limits of the pod were changed while it runs."""
         return uid in self._resized
 
+    def limit_by_library(self, uid: str, container: str, mib: int) -> None:
+        """Note the same where a library in the container is to limit it, not the driver."""
+        if mib:
+            self._by_library.setdefault(uid, {}).setdefault(container, mib)
+
+    def limits_by_library(self, uid: str) -> Mapping[str, int]:
+        """The memory limits of the pod's containers that a library limits."""
+        return self._by_library.get(uid, {})
+
     def refuse(self, uid: str) -> None:
         """Note that an Allocate of this pod was refused: the kubelet has failed it for good."""
         self._refused.add(uid)
@@ -119,6 +132,7 @@ class Record:
         self._given.pop(uid, None)
         self._limits.pop(uid, None)
         self._resized.pop(uid, None)
+        self._by_library.pop(uid, None)
         self._foreign.discard(uid)
         self._refused.discard(uid)
 

@@ -9,6 +9,7 @@ from deviceplugin.answers import Strategy
 from deviceplugin.devices import Sharing
 from deviceplugin.health import COOL_DOWN_S, IGNORED_XIDS
 from deviceplugin.isolation.levels import Mode, OnMismatch, parsed
+from deviceplugin.library.regions import DEFAULT_DIR as LIBRARY_DIR
 from deviceplugin.slices import TimeSlicing
 from deviceplugin.sockets import LONGEST_PATH, UNFINISHED
 from protos.contract import names
@@ -92,7 +93,7 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
         Mode,
         Flag(
             "Isolation of parts of GPUs. off: none is set up; driver: memory limits of NVIDIA's driver, where the node "
-            "proves them; auto: the best that the node proves."
+            "proves them; library: the same, or else those of --library-path; auto: the best that the node proves."
         ),
     ] = Mode.OFF
     cgroup_root: Annotated[Path, Flag("Where the host's cgroup v2 hierarchy is mounted.")] = cgroups.ROOT
@@ -103,6 +104,18 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
     toolkit_version: Annotated[
         str, Flag("Version of NVIDIA's container toolkit on this node, stated instead of found.")
     ] = ""
+    library_path: Annotated[
+        Path | None,
+        Flag(
+            "Library of yours that limits the memory of containers (libvgpu.so of HAMi-core), at the same path of the "
+            "host; ld.so.preload lies beside it."
+        ),
+    ] = None
+    library_dir: Annotated[
+        Path, Flag("Folder of the host, at the same path, for what that library writes: on a small file system.")
+    ] = Path(LIBRARY_DIR)
+    library_dir_mib: Annotated[int, Flag("The most MiB that the file system of --library-dir may have.")] = 1024
+    library_compute: Annotated[bool, Flag("The library of --library-path also caps compute by slices.")] = False
     on_isolation_mismatch: Annotated[
         OnMismatch, Flag("What happens to a pod that runs without the memory limit that it was given.")
     ] = OnMismatch.REPORT
@@ -132,10 +145,23 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             raise SettingsError(f"--cdi-kind is {self.cdi_kind!r}: expected vendor/class, like {names.CDI_KIND}")
         if self.toolkit_version and parsed(self.toolkit_version) is None:
             raise SettingsError(f"--toolkit-version is {self.toolkit_version!r}: expected a version, like 1.20.1")
+        if self.isolation is Mode.LIBRARY and self.library_path is None:
+            raise SettingsError("--isolation is library: expected --library-path with your library")
+        for name in ("library_path", "library_dir"):
+            path: Path | None = getattr(self, name)
+            if path is not None and not path.is_absolute():
+                raise SettingsError(f"{option(name)} is {path}: expected an absolute path")
+        if self.library_dir_mib < 1:
+            raise SettingsError(f"--library-dir-mib is {self.library_dir_mib}: expected 1 or more")
         if self.serve_pod_resources is not None:
             _check_socket(self.serve_pod_resources, self.pod_resources)
         if not 0 <= self.metrics_port <= 65535:
             raise SettingsError(f"--metrics-port is {self.metrics_port}: expected a port, or 0 for none")
+
+    @property
+    def limits_by_library(self) -> bool:
+        """Whether the operator brings a library, and wants it used."""
+        return self.library_path is not None and self.isolation in (Mode.AUTO, Mode.LIBRARY)
 
     @property
     def sharing(self) -> Sharing:

@@ -1,16 +1,20 @@
-"""Which running containers must have a memory limit, and what the driver's answer means. Pure."""
+"""Which running containers must have a memory limit, and what the answer of who sets it means. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from deviceplugin.machine import MemoryLimit
 from deviceplugin.record import Record
-from protos.contract.objects import ENDED, Pod
+from protos.contract import timestamps
+from protos.contract.objects import ENDED, ContainerStatus, Pod
 
 MIB = 2**20
 MISMATCH = "IsolationMismatch"
 State = Literal["unknown", "enforced", "mismatch"]
 STATES: tuple[State, ...] = ("unknown", "enforced", "mismatch")
+Limiter = Literal["driver", "library"]
+"""Who limits the memory of a container."""
 Key = tuple[str, str]
 """UID of the pod, and the runtime's ID of the container: a restarted container has another."""
 
@@ -22,19 +26,22 @@ class Limited(NamedTuple):
     container: str
     uuids: tuple[str, ...]
     mib: int
+    by: Limiter = "driver"
+    started: float = 0.0
+    """When it started, in seconds since 1970, less what is below a second; 0 if the kubelet does not tell."""
     of_pod: Mapping[str, int] = {}
     """What its whole pod is limited to by GPU, where the helper limits pods."""
 
 
 class Read(NamedTuple):
-    """The driver's answers about one GPU; the pod's limit is asked for only if the container has none."""
+    """What is told of one GPU; the limit of the pod is asked for only where the container has none."""
 
     own: MemoryLimit | None
     pod: MemoryLimit | None = None
 
 
 class Verdict(NamedTuple):
-    """What the driver's answers mean; the sentence is "" unless they differ from what was given."""
+    """What the answers mean; the sentence is "" unless they differ from what was given."""
 
     state: State
     sentence: str = ""
@@ -49,33 +56,44 @@ def limited(
     found: dict[Key, Limited] = {}
     for pod in pods:
         uid = pod.metadata.uid
-        limits = record.limits(uid)
-        if not limits or pod.status.phase in ENDED:
+        limits, by_library = record.limits(uid), record.limits_by_library(uid)
+        if not (limits or by_library) or pod.status.phase in ENDED:
             continue
         given, together = record.given(uid), of_pod(pod)
         for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-            number = status.container_id.rpartition("//")[2]
-            if status.name in limits and status.state.running and number:
-                found[uid, number] = Limited(
-                    pod, status.name, given.get(status.name, ()), limits[status.name], together
-                )
+            number, gpus = status.container_id.rpartition("//")[2], given.get(status.name, ())
+            if not status.state.running or not number:
+                continue
+            if status.name in limits:
+                found[uid, number] = Limited(pod, status.name, gpus, limits[status.name], of_pod=together)
+            elif status.name in by_library:
+                mib, started = by_library[status.name], _started(status)
+                found[uid, number] = Limited(pod, status.name, gpus, mib, "library", started)
     return found
 
 
+def _started(status: ContainerStatus) -> float:
+    with suppress(ValueError):
+        if status.state.running is not None and status.state.running.started_at:
+            return timestamps.epoch_seconds(status.state.running.started_at)
+    return 0.0
+
+
 def verdict(given: Limited, read: Mapping[str, Read], indexes: Mapping[str, int]) -> Verdict:
-    """Whether the limits that the driver tells, by UUID, are what was given. `indexes`: of the GPUs, by UUID."""
-    if not read or set(given.uuids) - read.keys():
-        return Verdict("unknown")
+    """Whether the limits that were read, by UUID, are what was given. `indexes`: of the GPUs, by UUID."""
     for uuid in given.uuids:
+        if uuid not in read:
+            continue
         (own, above), gpu = read[uuid], f"GPU {indexes.get(uuid, uuid)}"
         if own is None and above is not None:
             if above.hard != given.of_pod.get(uuid, 0) * MIB:
                 told = f"the pod has a memory limit of {above.hard // MIB} MiB on {gpu}"
                 return Verdict("mismatch", f"{told}: it was given {given.of_pod.get(uuid, 0)} MiB")
         elif own is None:
-            sentence = f"container {given.container} has no memory limit on {gpu}: it was given {given.mib} MiB"
+            has = "uses {} without the library" if given.by == "library" else "has no memory limit on {}"
+            sentence = f"container {given.container} {has.format(gpu)}: it was given {given.mib} MiB"
             return Verdict("mismatch", sentence, unlimited=True)
         elif own.hard != given.mib * MIB:
             told = f"container {given.container} has a memory limit of {own.hard // MIB} MiB on {gpu}"
             return Verdict("mismatch", f"{told}: it was given {given.mib} MiB")
-    return Verdict("enforced")
+    return Verdict("unknown" if not read or set(given.uuids) - read.keys() else "enforced")

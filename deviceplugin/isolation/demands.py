@@ -8,6 +8,7 @@ from functools import reduce
 
 from deviceplugin import adopt
 from deviceplugin.adopt import Claim
+from deviceplugin.isolation.checks import Limiter
 from deviceplugin.record import Record
 from protos.contract import names
 from protos.contract.allocation import Share
@@ -24,13 +25,13 @@ LEAST = 1
 """MiB of a share that rounds to no unit of memory: without a limit it could use the whole GPU."""
 
 
-def limit_mib(shares: Sequence[Share], inventory: Inventory) -> int:
-    """The memory limit of a container on each of its GPUs, in MiB; 0 if it gets none.
+def limit_mib(shares: Sequence[Share], inventory: Inventory, by: Limiter = "driver") -> int:
+    """The memory limit of a container on each of its GPUs, in MiB; 0 if it gets none, or not from `by`.
 
     One limit holds for all of its GPUs, so it is the least of what it may use of each.
     """
     isolation = inventory.enforced
-    if isolation.memory != "driver" or not shares or any(share.whole for share in shares):
+    if isolation.memory != by or not shares or any(share.whole for share in shares):
         return 0
     usable = {gpu.uuid: gpu.mem_mib for gpu in inventory.gpus}
     amounts = [share.mem * inventory.unit_mib for share in shares]

@@ -2,7 +2,7 @@
 
 NVIDIA's driver limits the memory of a container if the driver has that call, the host has cgroup v2, and the container
 toolkit has the hook that makes the limit before a container starts. Where that hook is missing, a helper may limit the
-pod instead. Whatever is unknown counts as missing.
+pod instead. A library that the operator brings comes after both. Whatever is unknown counts as missing.
 """
 
 import re
@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from deviceplugin.library import levels as by_library
 from protos.contract.bounds import ISOLATION_WHY
 from protos.contract.isolation import Isolation
 
@@ -21,9 +22,12 @@ VERSION = re.compile(r"v?([0-9]{1,6})(?:\.([0-9]{1,6}))?(?:\.([0-9]{1,6}))?([-+~
 BEFORE = re.compile(r"[-~.]?(?:rc|alpha|beta|dev)")
 """What follows the numbers of a version before its release."""
 Setter = Literal["", "toolkit", "helper"]
-"""Who sets the limits of containers: the toolkit's hook, the helper for the whole pod, or nobody."""
+"""Who sets the driver's limits: the toolkit's hook, the helper for the whole pod, or nobody."""
+Means = Literal["toolkit", "helper", "library"]
+"""What limits containers."""
+Refuted = Mapping[Means, str]
+"""What containers have shown against a means."""
 OF_PODS = "memory limits hold for pods, not for each of their containers"
-COMPUTE = "nothing on this node caps compute"
 
 
 class Mode(StrEnum):
@@ -32,6 +36,7 @@ class Mode(StrEnum):
     OFF = "off"
     AUTO = "auto"
     DRIVER = "driver"
+    LIBRARY = "library"
 
 
 class OnMismatch(StrEnum):
@@ -61,18 +66,23 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int = 0
     mig: int = 0
     """How many of them are in MIG mode."""
-
-
-Refuted = Mapping[Setter, str]
-"""What containers have shown against a setter."""
+    library: by_library.Facts | None = None
+    """None where the operator brings none, or does not want it."""
 
 
 def isolation(facts: Facts, refuted: Refuted | None = None) -> Isolation:
     """The best isolation of parts that the facts prove."""
-    why = obstacles(facts, refuted or {})
-    if why:
-        return Isolation(why="; ".join(why)[: ISOLATION_WHY.most])
-    return Isolation(memory="driver", why=f"{OF_PODS}; {COMPUTE}" if setter(facts, refuted) == "helper" else COMPUTE)
+    refuted = refuted or {}
+    why = obstacles(facts, refuted)
+    if not why:
+        of_pods = setter(facts, refuted) == "helper"
+        return Isolation(memory="driver", why=f"{OF_PODS}; {by_library.COMPUTE}" if of_pods else by_library.COMPUTE)
+    if facts.library is not None:
+        lacks = [*by_library.obstacles(facts.library), *filter(None, [refuted.get("library", "")])]
+        if not lacks and facts.gpus != facts.mig:
+            return by_library.isolation(facts.library)
+        why = [*lacks, *why]
+    return Isolation(why="; ".join(why)[: ISOLATION_WHY.most])
 
 
 def setter(facts: Facts, refuted: Refuted | None = None) -> Setter:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from deviceplugin import cgroups
 from deviceplugin.isolation.levels import Facts, parsed
+from deviceplugin.library.probe import Probe as LibraryProbe
 from deviceplugin.machine import Machine
 from protos import files
 
@@ -28,9 +29,12 @@ RETRY_S = 60.0
 class Probe:
     """The facts of one node. Its calls block."""
 
-    def __init__(self, groups: Path, host: Path | None, toolkit: str) -> None:
-        """`host` is where the host's root is mounted; `toolkit` is the version that the operator states."""
-        self._groups, self._host, self._stated = groups, host, toolkit
+    def __init__(self, groups: Path, host: Path | None, toolkit: str, library: LibraryProbe | None = None) -> None:
+        """`host` is where the host's root is mounted; `toolkit` is the version that the operator states.
+
+        `library` is None where the operator brings none.
+        """
+        self._groups, self._host, self._stated, self._library = groups, host, toolkit, library
         self._versions: dict[Path, tuple[files.Stamp, str, float]] = {}
         """By program: its stamp, the version that it told, and when."""
 
@@ -41,11 +45,12 @@ class Probe:
             driver=machine.driver,
             limits=machine.limits,
             unified=cgroups.unified(self._groups),
-            pods=shows_pods(self._groups),
+            pods=cgroups.shows_pods(self._groups),
             toolkit=toolkit,
             toolkit_why=why,
             gpus=len(machine.gpus),
             mig=sum(gpu.mig for gpu in machine.gpus),
+            library=self._library.facts(machine) if self._library else None,
         )
 
     def _toolkit(self, machine: Machine) -> tuple[str, str]:
@@ -86,11 +91,3 @@ def asked(program: Path) -> str:
         return ""
     found = SAID.search(answer.stdout.decode(errors="replace"))
     return found[1] if found else ""
-
-
-def shows_pods(root: Path) -> bool:
-    """Whether the groups of pods are below this root. A container may see its own part of the hierarchy only."""
-    try:
-        return any(cgroups.holds_pods(entry.name) for entry in root.iterdir())
-    except OSError:
-        return False

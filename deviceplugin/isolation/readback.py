@@ -1,28 +1,29 @@
-"""Reads back from the driver whether running containers have the memory limits that they were given.
+"""Reads back whether running containers have the memory limits that they were given.
 
-The plugin learns of a container by the pod's status, finds the container's control group, and asks the driver for its
-limit, and for that of its pod if it has none. Without an answer it asks again, ever less often. What was given comes
-from the record of answers, which is rebuilt from the kubelet's checkpoint, so a plugin that starts anew goes on.
+The plugin learns of a container by the pod's status, finds the container's control group, and asks who set its limit:
+the driver, also for that of its pod if it has none, or the library. Without an answer it asks again, ever less often.
+What was given comes from the record of answers, which is rebuilt from the kubelet's checkpoint, so a plugin that starts
+anew goes on.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 import structlog
 
 from deviceplugin import cgroups
-from deviceplugin.cgroups import Group
 from deviceplugin.cluster import Cluster
 from deviceplugin.isolation import checks, demands
-from deviceplugin.isolation.checks import MISMATCH, STATES, Key, Limited, Read, State, Verdict
+from deviceplugin.isolation.checks import MISMATCH, STATES, Key, Limited, Limiter, Read, State, Verdict
 from deviceplugin.isolation.evict import Evictor
+from deviceplugin.isolation.levels import Means
+from deviceplugin.isolation.provers import Prover
 from deviceplugin.isolation.watch import Watch
 from deviceplugin.limits.client import Limits
 from deviceplugin.limits.protocol import Limit, LimitError
-from deviceplugin.machine import SourceError
 from deviceplugin.record import Record
 from deviceplugin.sense import Senses
 from protos.contract.books import NodeBooks
@@ -36,11 +37,14 @@ AGAIN_S = 60.0
 """Between two checks of one container, and the longest pause without an answer."""
 AT_ONCE = 64
 """The most containers of one look; the others follow with the next."""
-UNAPPLIED = (
-    "a container runs without the memory limit that it was given, so the runtime does not run the toolkit's hook: "
-    "let it do so, then restart the plugin"
-)
-UNLIMITED = "a container runs without the limit that the helper set on its pod: restart the plugin once that is mended"
+UNAPPLIED: dict[Means, str] = {
+    "toolkit": "a container runs without the memory limit that it was given, so the runtime does not run the toolkit's "
+    "hook: let it do so, then restart the plugin",
+    "helper": "a container runs without the limit that the helper set on its pod: restart the plugin once that is "
+    "mended",
+    "library": "a container uses a GPU without the library that it was given: its Event names it; mend its image, then "
+    "restart the plugin",
+}
 
 
 class _Check(msgspec.Struct):
@@ -51,6 +55,8 @@ class _Check(msgspec.Struct):
     pause: float = LOOK_S
     mended: bool = False
     """It had not what it was resized to, and got that."""
+    doubted: bool = False
+    """The last look saw it without a limit of the library: a process that ends may look so for a moment."""
 
 
 class ReadBack:
@@ -63,6 +69,7 @@ class ReadBack:
         record: Record,
         watch: Watch,
         groups: Path,
+        provers: Mapping[Limiter, Prover],
         evictor: Evictor | None,
         limits: Limits | None = None,
     ) -> None:
@@ -71,7 +78,8 @@ class ReadBack:
         `limits` is the helper, which limits what runs without a limit.
         """
         self._senses, self._cluster, self._record = senses, cluster, record
-        self._watch, self._groups, self._evictor, self._limits = watch, groups, evictor, limits
+        self._watch, self._groups, self._provers = watch, groups, provers
+        self._evictor, self._limits = evictor, limits
         self._checks: dict[Key, _Check] = {}
 
     async def run(self) -> None:
@@ -88,9 +96,9 @@ class ReadBack:
         now = asyncio.get_running_loop().time()
         due = [key for key, check in self._checks.items() if check.due <= now][:AT_ONCE]
         if due:
-            found = await self._senses.call(lambda: self._read([(key, limited[key].uuids) for key in due]))
+            found = await self._senses.call(lambda: self._read({key: limited[key] for key in due}))
             for key in due:
-                await self._take(key, limited[key], found.get(key, {}), now)
+                await self._take(key, limited[key], found.get(key), now)
         counts = Counter(check.state for check in self._checks.values())
         for state in STATES:
             self._senses.metrics.isolated.labels(state).set(counts[state])
@@ -103,35 +111,27 @@ class ReadBack:
         ledger = NodeBooks(offer.inventory)
         return lambda pod: demands.of_pod(pod, record, ledger, offer.sharing.resources)
 
-    def _read(self, wanted: Sequence[tuple[Key, tuple[str, ...]]]) -> dict[Key, dict[str, Read]]:
-        """The limits of these containers on these GPUs, as far as the driver tells them. Blocks."""
+    def _read(self, wanted: Mapping[Key, Limited]) -> dict[Key, dict[str, Read]]:
+        """The limits of these containers, as far as they are told. Blocks."""
         directories = cgroups.containers(self._groups)
         found: dict[Key, dict[str, Read]] = {}
-        for key, uuids in wanted:
-            directory = directories.get(Group(*key))
-            if directory is None:
-                continue
-            try:
-                found[key] = {uuid: self._read_one(uuid, directory) for uuid in uuids}
-            except SourceError as error:
-                log.debug("memory_limit_not_read", container=key[1], error=str(error))
+        for by, prover in self._provers.items():
+            own = {key: given for key, given in wanted.items() if given.by == by}
+            found |= prover.read(own, directories) if own else {}
         return found
 
-    def _read_one(self, uuid: str, directory: Path) -> Read:
-        """The limit of a container's group on one GPU; if it has none, that of the group above, which is its pod's."""
-        own = self._senses.source.memory_limit(uuid, str(directory))
-        if own is not None or self._limits is None:
-            return Read(own)
-        return Read(None, self._senses.source.memory_limit(uuid, str(directory.parent)))
-
-    async def _take(self, key: Key, given: Limited, read: dict[str, Read], now: float) -> None:
-        """Note what was read of one container, and tell what is new and wrong."""
+    async def _take(self, key: Key, given: Limited, read: dict[str, Read] | None, now: float) -> None:
+        """Note what was read of one container, and tell what is new and wrong. None is no answer."""
         indexes = {gpu.uuid: gpu.index for gpu in self._senses.offer.inventory.gpus}
-        verdict, check = checks.verdict(given, read, indexes), self._checks[key]
-        if verdict.state == "unknown" and check.state != "unknown":
-            check.due = now + AGAIN_S  # what is known holds until the driver says otherwise
+        verdict, check = checks.verdict(given, read or {}, indexes), self._checks[key]
+        if read is None and check.state != "unknown":
+            check.due = now + AGAIN_S  # what is known holds until somebody says otherwise
             return
-        if verdict.state == "mismatch" and not verdict.unlimited and await self._mend(key, given, read):
+        before_doubt, check.doubted = check.doubted, verdict.unlimited and given.by == "library"
+        if check.doubted and not before_doubt and check.state != "mismatch":
+            check.due = now + LOOK_S
+            return
+        if read and verdict.state == "mismatch" and not verdict.unlimited and await self._mend(key, given, read):
             check.due = now
             return
         check.mended = check.mended and verdict.state != "enforced"
@@ -151,18 +151,18 @@ class ReadBack:
 
     def _wait_longer(self, check: _Check, given: Limited) -> None:
         before, check.pause = check.pause, min(2 * check.pause, AGAIN_S)
-        if before < check.pause == AGAIN_S:
+        if before < check.pause == AGAIN_S and given.by == "driver":  # a program need not use GPUs at once
             pod = f"{given.pod.metadata.namespace}/{given.pod.metadata.name}"
             log.warning("memory_limit_unknown", pod=pod, container=given.container, groups=str(self._groups))
 
     async def _tell(self, given: Limited, verdict: Verdict) -> None:
         name = f"{given.pod.metadata.namespace}/{given.pod.metadata.name}"
-        if verdict.state == "enforced":
-            log.info("memory_limit_enforced", pod=name, container=given.container, mib=given.mib)
+        if verdict.state != "mismatch":
+            log.info(f"memory_limit_{verdict.state}", pod=name, container=given.container, mib=given.mib, by=given.by)
             return
         log.warning("isolation_mismatch", pod=name, container=given.container, sentence=verdict.sentence)
-        why = UNLIMITED if self._watch.setter == "helper" else UNAPPLIED
-        if verdict.unlimited and self._watch.refute(why):
+        means: Means = "library" if given.by == "library" else self._watch.setter or "toolkit"
+        if verdict.unlimited and self._watch.refute(given.by, UNAPPLIED[means]):
             await self._senses.update()
         await self._cluster.tell(given.pod, MISMATCH, verdict.sentence, "Warning")
 
@@ -179,7 +179,7 @@ class ReadBack:
 
     async def _limit(self, key: Key, given: Limited, *, own: bool) -> bool:
         """Have the helper limit a container (`own`) or its pod as it should be; returns whether it did."""
-        if self._limits is None:
+        if self._limits is None or given.by == "library":
             return False
         if own:
             wanted = Limit(pod=key[0], container=key[1], mib=dict.fromkeys(given.uuids, given.mib))

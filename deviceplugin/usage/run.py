@@ -10,8 +10,9 @@ import structlog
 
 from deviceplugin import cgroups
 from deviceplugin.exposition import Exposition, Page
+from deviceplugin.library.regions import Regions
 from deviceplugin.machine import SourceError
-from deviceplugin.usage import places
+from deviceplugin.usage import places, regions
 from deviceplugin.usage.accounting import Accounting, Placed
 from deviceplugin.usage.metrics import Measured, Metrics
 from deviceplugin.usage.notices import OVERUSE, Notices, idle_for
@@ -50,6 +51,7 @@ class Meter:
         self.settings, self._source, self._proc, self._root = settings, source, proc, root
         self.pods = NodePods(client, settings.node_name, settings.resources)
         self._accounting = Accounting()
+        self._regions = Regions(settings.library_dir) if settings.library_dir is not None else None
         recorder = Recorder(client, component=names.USAGE, instance=settings.node_name, clock=time.monotonic)
         of_idle = [idle_for(settings.idle_events_s)] if settings.idle_events_s else []
         self._notices = Notices(recorder, [*([OVERUSE] if settings.overuse_events else []), *of_idle])
@@ -91,6 +93,8 @@ class Meter:
             self._account(*await reading)
         except SourceError as error:
             self._account([], (str(error),))
+        if self._regions is not None:
+            self._uses = await asyncio.to_thread(regions.filled, self._uses, self._regions)
         self._events += await self._notices.tell(self._uses)
 
     def _read(self) -> tuple[list[Placed], tuple[str, ...]]:

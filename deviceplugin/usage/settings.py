@@ -1,6 +1,7 @@
 """The settings of the measuring process."""
 
 from math import inf
+from pathlib import Path
 from typing import Annotated
 
 from protos.contract import names
@@ -20,6 +21,10 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
     kubeconfig: Annotated[
         str, Flag("Kubeconfig file. Without one: the service account, or else $KUBECONFIG.", metavar="FILE")
     ] = ""
+    library_dir: Annotated[
+        Path | None,
+        Flag("The plugin's --library-dir: its regions tell the use of memory where the driver does not."),
+    ] = None
     port: Annotated[int, Flag("Port of the metrics and of the page `/usage`, on all interfaces.")] = names.USAGE_PORT
     period_s: Annotated[float, Flag("Seconds between two measurements.")] = 10.0
     overuse_events: Annotated[

@@ -89,6 +89,9 @@ MEMORY_REQUEST = "NVIDIA_GPU_MEMORY_REQUEST"
 MEMORY_LIMIT = "NVIDIA_GPU_MEMORY_LIMIT"
 MPS_VARIABLES = "CUDA_MPS_"
 """Prefix of the variables of MPS, which limit its clients."""
+LIBRARY_VARIABLES = ("CUDA_DEVICE_MEMORY_", "CUDA_DEVICE_SM_")
+"""Prefixes of the variables of a library that limits containers (HAMi-core), and those that switch its limits off."""
+LIBRARY_SWITCHES = ("CUDA_DISABLE_CONTROL", "CUDA_OVERSUBSCRIBE", "GPU_CORE_UTILIZATION_POLICY")
 
 # Further ways to request GPUs from the container runtime.
 DEVICE_MOUNTS = "/var/run/nvidia-container-devices"

@@ -171,6 +171,12 @@ class PodSpec(_Record, frozen=True):
         _detach(self, "affinity", "tolerations", "topology_spread_constraints")
 
 
+class Running(_Record, frozen=True):
+    """When a container started."""
+
+    started_at: str | None = None
+
+
 class Terminated(_Record, frozen=True):
     """When a container ended."""
 
@@ -180,7 +186,7 @@ class Terminated(_Record, frozen=True):
 class ContainerState(_Record, frozen=True):
     """At most one of the fields is set; none means that the container waits."""
 
-    running: Present | None = None
+    running: Running | None = None
     terminated: Terminated | None = None
 
 

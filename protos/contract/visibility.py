@@ -10,8 +10,9 @@ CUDA_VISIBLE_DEVICES counts a container's own GPUs from 0. CUDA stops at the fir
 index beyond them, like that of a free GPU of the node, hides every GPU, and many programs then run on the CPU.
 
 The limits of a container are variables, too: NVIDIA_GPU_MEMORY_REQUEST and _LIMIT for the toolkit, CUDA_MPS_* for a
-client of MPS. Whole GPUs have none, but a node may serve them as replicas, which have memory limits. So the latter are
-refused beside parts, the former beside any GPU. Pods may run their own MPS on whole GPUs.
+client of MPS, CUDA_DEVICE_* and some more for a library in the container. Whole GPUs have none, but a node may serve
+them as replicas, which have memory limits. So the others are refused beside parts, those of the toolkit beside any GPU.
+Pods may run their own MPS, or their own library, on whole GPUs.
 """
 
 from __future__ import annotations
@@ -33,13 +34,16 @@ LIMITS_CODE = "AskOwnLimits"
 SHOWN = 63
 """Characters of a variable that a sentence shows."""
 _LIMITS = (names.MEMORY_REQUEST, names.MEMORY_LIMIT)
+_OF_PARTS = (names.MPS_VARIABLES, *names.LIBRARY_VARIABLES)
+"""How variables begin that limit parts."""
 _MARK = names.DEVICE_MOUNTS.rpartition("/")[2]
 """All spellings of the path have this word."""
 
 
 def reads(variable: str) -> bool:
     """Whether a variable of this name is read here."""
-    return variable in (CUDA_DEVICES, names.VISIBLE_DEVICES, *_LIMITS) or variable.startswith(names.MPS_VARIABLES)
+    known = (CUDA_DEVICES, names.VISIBLE_DEVICES, *_LIMITS, *names.LIBRARY_SWITCHES)
+    return variable in known or variable.startswith(_OF_PARTS)
 
 
 def refused(pod: Pod, gpus: Mapping[str, int], *, parts: bool) -> Reason | None:
@@ -51,14 +55,15 @@ def refused(pod: Pod, gpus: Mapping[str, int], *, parts: bool) -> Reason | None:
 
 
 def limited(pod: Pod, *, parts: bool) -> Reason | None:
-    """The refusal of a pod with GPUs that limits itself; with `parts`, also of one that sets variables of MPS."""
-    families = (names.MPS_VARIABLES,) if parts else ()
+    """The refusal of a pod with GPUs that limits itself; with `parts`, also by MPS or a library."""
+    variables = (*_LIMITS, *names.LIBRARY_SWITCHES) if parts else _LIMITS
+    families = _OF_PARTS if parts else ()
     for container in (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers):
         for name in (variable.name for variable in container.env):
-            if name in _LIMITS or name.startswith(families):
+            if name in variables or name.startswith(families):
                 sets = f"container {container.name} sets {brief(name, SHOWN)} itself"
                 return Reason(LIMITS_CODE, f"{sets}: leave it out, Gangshare sets it")
-        if any(source.prefix and _leads(source.prefix, _LIMITS, families) for source in container.env_from):
+        if any(source.prefix and _leads(source.prefix, variables, families) for source in container.env_from):
             begins = f"container {container.name} has envFrom with a prefix that variables of its limits begin with"
             return Reason(LIMITS_CODE, f"{begins}: take another prefix, or none")
     return None

@@ -191,7 +191,7 @@ async def test_by_setting_who_runs_without_the_limit_is_evicted(tmp_path: Path) 
         node.bind("p", a_container(mem=4), on={"main": (0,)})
         await node.runs("p")
         await node.until(lambda: node.kubectl.pod("default", "p") is None, "the pod is gone")
-        assert node.events("p") == ["IsolationMismatch", "IsolationEvicted"]
+        await node.until(lambda: node.events("p") == ["IsolationMismatch", "IsolationEvicted"], "Events say so")
 
 
 async def test_a_driver_that_is_replaced_changes_what_the_node_says(tmp_path: Path) -> None:

@@ -107,7 +107,27 @@ LIMITED: dict[str, tuple[dict[str, Any], str]] = {
         "has envFrom with a prefix that variables of its limits begin with",
     ),
 }
-OWN_MPS: dict[str, tuple[dict[str, Any], str]] = {
+OWN_MEANS: dict[str, tuple[dict[str, Any], str]] = {
+    "a limit of a library": (
+        {"env": [{"name": "CUDA_DEVICE_MEMORY_LIMIT_0", "value": "0"}]},
+        "sets CUDA_DEVICE_MEMORY_LIMIT_0 itself",
+    ),
+    "its region elsewhere": (
+        {"env": [{"name": "CUDA_DEVICE_MEMORY_SHARED_CACHE", "valueFrom": VALUE_FROM}]},
+        "sets CUDA_DEVICE_MEMORY_SHARED_CACHE itself",
+    ),
+    "its cap on compute": (
+        {"env": [{"name": "CUDA_DEVICE_SM_LIMIT", "value": "100"}]},
+        "sets CUDA_DEVICE_SM_LIMIT itself",
+    ),
+    "its switch": (
+        {"env": [{"name": "CUDA_DISABLE_CONTROL", "value": "true"}]},
+        "sets CUDA_DISABLE_CONTROL itself",
+    ),
+    "its policy by a prefix": (
+        {"envFrom": [{"prefix": "GPU_", "configMapRef": {"name": "mine"}}]},
+        "has envFrom with a prefix that variables of its limits begin with",
+    ),
     "a variable": (
         {"env": [{"name": "CUDA_MPS_PIPE_DIRECTORY", "value": "/tmp/mps"}]},
         "sets CUDA_MPS_PIPE_DIRECTORY itself",
@@ -124,20 +144,20 @@ OWN_MPS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("container", pods({}))
-@pytest.mark.parametrize("way", [*LIMITED, *OWN_MPS])
+@pytest.mark.parametrize("way", [*LIMITED, *OWN_MEANS])
 def test_no_container_of_a_pod_with_parts_sets_its_limits(container: str, way: str) -> None:
-    fields, sentence = (LIMITED | OWN_MPS)[way]
+    fields, sentence = (LIMITED | OWN_MEANS)[way]
     with pytest.raises(AskError) as refused:
         parse(pods(fields)[container], R)
     assert refused.value.reason.code == "AskOwnLimits"
     assert f"container {'main' if container == 'the one that asks' else 'other'} {sentence}" in str(refused.value)
 
 
-@pytest.mark.parametrize("way", [*LIMITED, *OWN_MPS])
-def test_a_pod_with_whole_gpus_may_run_its_own_mps_and_not_limit_itself_which_a_replica_would_be(way: str) -> None:
-    fields, _ = (LIMITED | OWN_MPS)[way]
+@pytest.mark.parametrize("way", [*LIMITED, *OWN_MEANS])
+def test_a_pod_with_whole_gpus_may_run_its_own_mps_or_library_and_not_limit_itself_as_a_replica(way: str) -> None:
+    fields, _ = (LIMITED | OWN_MEANS)[way]
     whole = a_pod(containers=[a_container("main", whole=1, **fields)])
-    if way in OWN_MPS:
+    if way in OWN_MEANS:
         assert parse(whole, R) is not None
     else:
         with pytest.raises(AskError):

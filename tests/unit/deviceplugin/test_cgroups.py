@@ -68,3 +68,18 @@ def test_a_hierarchy_of_version_2_is_told_by_its_controllers(tmp_path: Path) -> 
     assert not cgroups.unified(tmp_path)
     (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
     assert cgroups.unified(tmp_path)
+
+
+def test_the_processes_of_a_container_are_those_of_all_its_groups_that_are_seen(tmp_path: Path) -> None:
+    below = tmp_path / "init.scope" / "deeper"
+    below.mkdir(parents=True)
+    (tmp_path / "cgroup.procs").write_text("7\n0\n0\n")
+    (below / "cgroup.procs").write_text("8\n9\n")
+    assert cgroups.processes(tmp_path) == {7, 8, 9}
+    assert cgroups.processes(tmp_path / "gone") == frozenset()
+
+
+def test_a_list_that_is_cut_ends_with_a_whole_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "LIST", 8)
+    (tmp_path / "cgroup.procs").write_text("11\n22\n333\n")
+    assert cgroups.processes(tmp_path) == {11, 22}

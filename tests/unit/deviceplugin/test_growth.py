@@ -63,6 +63,7 @@ class World:
         self.record.fix(pod.metadata.uid, {"main": ("GPU-n-0",)})
         self.record.note(pod.metadata.uid, "main", names.GPU_MEM)
         self.record.limit(pod.metadata.uid, "main", 4096)
+        self.record.limit_by_library(pod.metadata.uid, "side", 4096)
         self.corrections.because(pod, "adopted", "a test")
         return pod
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from deviceplugin import settings
+from deviceplugin.isolation.levels import Mode
 from deviceplugin.settings import Settings
 from protos.contract.shared_settings import SettingsError
 
@@ -33,6 +34,10 @@ def test_ignored_errors() -> None:
         ({"cdi_kind": "gpu"}, "--cdi-kind is 'gpu': expected vendor/class, like nvidia.com/gpu"),
         ({"cdi_kind": "nvidia.com/gpu=all"}, "expected vendor/class"),
         ({"toolkit_version": "latest"}, "--toolkit-version is 'latest': expected a version, like 1.20.1"),
+        ({"isolation": Mode.LIBRARY}, "--isolation is library: expected --library-path with your library"),
+        ({"library_path": Path("libvgpu.so")}, "--library-path is libvgpu.so: expected an absolute path"),
+        ({"library_dir": Path("regions")}, "--library-dir is regions: expected an absolute path"),
+        ({"library_dir_mib": 0}, "--library-dir-mib is 0: expected 1 or more"),
         ({"resource_mem": "a/b", "resource_slice": "a/b"}, "expected different names"),
     ],
 )
@@ -45,3 +50,18 @@ def test_a_setting_that_cannot_be_used_is_an_error_that_names_it(bad: dict[str, 
 def test_seconds_are_a_number(seconds: float) -> None:
     with pytest.raises(SettingsError, match=r"--cool-down is .*: expected 0 or more"):
         Settings(node_name="n", cool_down_s=seconds)
+
+
+@pytest.mark.parametrize(
+    ("mode", "path", "used"),
+    [
+        (Mode.OFF, "/l/libvgpu.so", False),
+        (Mode.DRIVER, "/l/libvgpu.so", False),
+        (Mode.AUTO, "/l/libvgpu.so", True),
+        (Mode.AUTO, None, False),
+        (Mode.LIBRARY, "/l/libvgpu.so", True),
+    ],
+)
+def test_a_library_is_used_where_the_operator_brings_it_and_wants_it(mode: Mode, path: str | None, used: bool) -> None:
+    made = Settings(node_name="n", isolation=mode, library_path=Path(path) if path else None)
+    assert made.limits_by_library is used

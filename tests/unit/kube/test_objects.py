@@ -27,7 +27,7 @@ def test_a_pod_of_the_api_server_keeps_what_the_scheduler_reads() -> None:
     assert pod.status.nominated_node_name == "node-1"
     states = [status.state for status in pod.status.container_statuses]
     assert states == [
-        objects.ContainerState(running=objects.Present()),
+        objects.ContainerState(running=objects.Running("2025-01-31")),
         objects.ContainerState(),
         objects.ContainerState(terminated=objects.Terminated("2025-01-31T12:00:00Z")),
     ]

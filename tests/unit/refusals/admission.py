@@ -15,6 +15,8 @@ from deviceplugin.allocate import Allocator
 from deviceplugin.answers import Style
 from deviceplugin.devices import Sharing
 from deviceplugin.identify import Identifier, Meant, RefusedError
+from deviceplugin.library.keeper import Keeper
+from deviceplugin.library.regions import Owner, Regions
 from deviceplugin.metrics import Metrics
 from deviceplugin.mps import exchange
 from deviceplugin.mps.partner import Partner
@@ -86,6 +88,19 @@ def _refused_by_mps(*shares: Share) -> Reason:
         return refused.value.reason
 
 
+def _refused_by_library() -> Reason:
+    """Why a container is refused on a node whose folder of regions is gone."""
+
+    async def asked() -> Reason:
+        folder = Path("/nowhere")
+        keeper = Keeper(Regions(folder), folder / "libvgpu.so", folder, list, set, caps_compute=False)
+        with pytest.raises(RefusedError) as refused:
+            await keeper.give(Owner("uid", "main"), (PART,), 4096, an_inventory(16))
+        return refused.value.reason
+
+    return asyncio.run(asked())
+
+
 P = a_pod("p")
 PART, BESIDE = Share("GPU-0", 0, 4), Share("GPU-1", 1, 4)
 CASES = [
@@ -142,6 +157,12 @@ CASES = [
         "only gangshare's scheduler knows which GPUs are of class <class>",
         lambda: _refused(a_pod("p", annotations={names.GPU_CLASS: "large"})),
         "nothing; if another scheduler bound the pod, set `schedulerName` to one that asks Gangshare",
+    ),
+    Case(
+        "NoIsolation",
+        "this node cannot limit the container's memory",
+        _refused_by_library,
+        "mostly the file system of --library-dir is full or not mounted: the Event of the pod says why",
     ),
     Case(
         "NoIsolation",

@@ -100,7 +100,7 @@ def test_where_the_pod_is_limited_its_limit_counts_for_containers_without_one(
     assert checks.verdict(OF_POD, read, {"GPU-0": 0, "GPU-1": 1}) == verdict
 
 
-@pytest.mark.parametrize(("text", "limits"), [("4096", {"main": 4096}), ("", {}), ("-1", {}), ("4GiB", {})])
+@pytest.mark.parametrize(("text", "limits"), [("4096", {"main": 4096}), ("", {}), ("0", {}), ("-1", {}), ("4GiB", {})])
 def test_a_new_plugin_knows_the_limits_by_the_kubelets_checkpoint(text: str, limits: dict[str, int]) -> None:
     envs = {names.ENV_MEM_MIB: "4096", names.ENV_UUIDS: "GPU-0", names.MEMORY_LIMIT: text}
     record = Record()

@@ -10,6 +10,7 @@ import pytest
 from deviceplugin import adopt
 from deviceplugin.devices import Sharing
 from deviceplugin.isolation import demands
+from deviceplugin.isolation.checks import Limiter
 from protos.contract import allocation, names
 from protos.contract.allocation import Share
 from protos.contract.inventory import Inventory
@@ -37,7 +38,7 @@ def a_claim(
 
 
 @pytest.mark.parametrize(
-    ("shares", "limit"),
+    ("shares", "mib"),
     [
         ((Share("GPU-0", 0, 4, 25),), 4096),
         ((Share("GPU-0", 0, 4), Share("GPU-1", 1, 4)), 4096),
@@ -50,13 +51,18 @@ def a_claim(
         ((), 0),
     ],
 )
-def test_one_limit_holds_for_all_gpus_of_a_container(shares: tuple[Share, ...], limit: int) -> None:
-    assert demands.limit_mib(shares, on(DRIVER, 16, 8)) == limit
+@pytest.mark.parametrize("by", ["driver", "library"])
+def test_one_limit_holds_for_all_gpus_of_a_container(shares: tuple[Share, ...], mib: int, by: Limiter) -> None:
+    assert demands.limit_mib(shares, on(Isolation(memory=by), 16, 8), by) == mib
 
 
 @pytest.mark.parametrize("isolation", [None, PROMISED, Isolation(memory="library"), Isolation(memory="mps")])
-def test_where_the_driver_does_not_enforce_no_limit_is_set(isolation: Isolation | None) -> None:
+def test_where_the_driver_does_not_enforce_it_sets_no_limit(isolation: Isolation | None) -> None:
     assert demands.limit_mib((Share("GPU-0", 0, 4),), on(isolation, 16)) == 0
+
+
+def test_where_the_driver_enforces_the_library_sets_none() -> None:
+    assert demands.limit_mib((Share("GPU-0", 0, 4),), on(DRIVER, 16), "library") == 0
 
 
 @pytest.mark.parametrize(

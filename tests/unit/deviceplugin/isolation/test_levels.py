@@ -93,9 +93,7 @@ NO_TOOLKIT = msgspec.structs.replace(GOOD, toolkit="1.17.0")
         (NO_TOOLKIT, {}, "", "container toolkit 1.17.0 is older than 1.20.1"),
     ],
 )
-def test_a_helper_stands_in_for_the_hook(
-    facts: Facts, refuted: dict[levels.Setter, str], setter: str, why: str
-) -> None:
+def test_a_helper_stands_in_for_the_hook(facts: Facts, refuted: levels.Refuted, setter: str, why: str) -> None:
     found = levels.isolation(facts, refuted)
     assert (levels.setter(facts, refuted), found.memory, found.why) == (setter, "driver" if setter else "", why)
 

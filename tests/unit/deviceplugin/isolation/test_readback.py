@@ -15,9 +15,10 @@ from deviceplugin.cluster import Cluster
 from deviceplugin.devices import Sharing
 from deviceplugin.health import Health
 from deviceplugin.isolation import readback
-from deviceplugin.isolation.checks import STATES
+from deviceplugin.isolation.checks import STATES, Limiter
 from deviceplugin.isolation.evict import Evictor
 from deviceplugin.isolation.levels import Mode
+from deviceplugin.isolation.provers import DriverProver, Prover
 from deviceplugin.isolation.readback import ReadBack
 from deviceplugin.machine import Machine, MemoryLimit, Xid
 from deviceplugin.metrics import Metrics
@@ -105,7 +106,8 @@ class Node:
         kubelet, health = PodResources(self.root / "none.sock"), Health()
         self.senses = Senses(self.source, health, self.offer, kubelet, self.metrics, self.cluster.tell_node, self.watch)
         evictor = Evictor(self.cluster) if evicts else None
-        self.checks = ReadBack(self.senses, self.cluster, self.record, self.watch, self.root, evictor)
+        provers: dict[Limiter, Prover] = {"driver": DriverProver(self.source, pods=False)}
+        self.checks = ReadBack(self.senses, self.cluster, self.record, self.watch, self.root, provers, evictor)
         self.kubelet = kubelet
 
     def given(self, mib: str = "4096", gpus: str = "GPU-0") -> dict[str, str]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from deviceplugin.isolation.levels import Mode
+from deviceplugin.isolation.probe import Probe
 from deviceplugin.isolation.watch import Watch
+from deviceplugin.library.levels import Facts as LibraryFacts
 from deviceplugin.machine import Machine
 from tests.unit.deviceplugin.builders import a_gpu, a_watch
 
@@ -46,7 +50,7 @@ async def test_where_none_is_asked_for_nothing_is_said_of_it(tmp_path: Path) -> 
     off = Node(Mode.OFF, tmp_path).watch
     await off.look(Machine(driver="615.1", limits=True, toolkit="1.20.1"))
     assert off.now is None
-    assert not off.refute("a container")
+    assert not off.refute("driver", "a container")
     assert off.now is None
 
 
@@ -79,10 +83,10 @@ async def test_who_takes_what_there_is_is_not_told_of_less_at_the_start(tmp_path
 
 
 async def test_a_container_that_disproves_it_makes_it_fall_until_driver_or_toolkit_change(node: Node) -> None:
-    assert not node.watch.refute("too early")
+    assert not node.watch.refute("driver", "too early")
     assert await node.look() == "driver"
-    assert node.watch.refute("a container runs without its limit")
-    assert not node.watch.refute("a second one")
+    assert node.watch.refute("driver", "a container runs without its limit")
+    assert not node.watch.refute("driver", "a second one")
     assert await node.look() == ""
     assert node.watch.now is not None
     assert node.watch.now.why == "a container runs without its limit"
@@ -90,3 +94,22 @@ async def test_a_container_that_disproves_it_makes_it_fall_until_driver_or_toolk
     assert await node.look(driver="") == "", "a driver that says nothing is no other driver"
     assert await node.look() == ""
     assert await node.look(toolkit="1.20.2") == "driver"
+
+
+async def test_what_refutes_the_library_leaves_the_driver_and_counts_once_the_library_is_needed(tmp_path: Path) -> None:
+    node = Node(Mode.LIBRARY, tmp_path)
+    mark = "1-2-3"
+
+    def facts(machine: Machine) -> LibraryFacts:
+        return LibraryFacts(processes=True, mark=mark)
+
+    library: Any = SimpleNamespace(facts=facts)
+    node.watch = Watch(Mode.LIBRARY, Probe(tmp_path, None, "", library), node.tell)
+    assert await node.look() == "driver"
+    assert not node.watch.refute("library", "a container from before runs without it")
+    assert await node.look() == "driver"
+    assert await node.look("595.1") == ""
+    assert node.watch.now is not None
+    assert node.watch.now.why.startswith("a container from before runs without it; driver 595.1 is older")
+    mark = "4-5-6"
+    assert await node.look("595.1") == "library", "another library"
