@@ -53,6 +53,11 @@ MEM_FREE = _gauge(
     "gangshare_gpu_memory_free_bytes", _GPU, "GPU memory that pods can request and that is free, in bytes."
 )
 SLICES_FREE = _gauge("gangshare_gpu_slices_free", _GPU, "Time slices of a GPU that are free.")
+ALLOCATED = _gauge(
+    "gangshare_gpu_allocated_ratio",
+    _GPU,
+    "Part of the GPU that is allocated: the larger of memory and time slices, 1 if it is allocated whole.",
+)
 OFFERED = _gauge("gangshare_gpu_offered", (*_GPU, "model"), "1 if the GPU is healthy and not cordoned.")
 ISOLATION = _gauge(
     "gangshare_node_isolation",
@@ -83,6 +88,7 @@ ENGINE_COUNTERS = (
         "gangshare_errors",
         ("kind",),
         "Invalid input: allocations forged, malformed or newer; objects undecodable. Failed writes: effects given up.",
+        ("forged", "malformed", "newer", "undecodable"),
     ),
     _counter(
         "gangshare_faults", ("place",), "Internal errors that were caught, by the component in which they happened."
@@ -166,7 +172,7 @@ STEPS = _histogram(
 VIOLATIONS = _gauge("gangshare_invariant_violations", (), "Invariants that the last check found violated.")
 
 TABLE = (
-    BOOKINGS, PENDING, MEM, MEM_FREE, SLICES_FREE, OFFERED, ISOLATION, INFO, VERB_SECONDS, DECISIONS, QUARANTINED,
+    BOOKINGS, PENDING, MEM, MEM_FREE, SLICES_FREE, ALLOCATED, OFFERED, ISOLATION, INFO, VERB_SECONDS, DECISIONS, QUARANTINED,
     GANGS, GANG_SECONDS, *ENGINE_COUNTERS,
     QUEUE_FAIR_SHARE, QUEUE_ALLOCATED, QUEUE_REQUESTED, QUEUE_SHARE, QUEUE_OVER, QUEUE_PODS,
     LISTS, WATCHING, LEADER, REPLAY, LAG, STEPS, VIOLATIONS,

@@ -30,10 +30,11 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _SPECIAL = re.compile(r'[\\"\n]')
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
-_PER_GPU: tuple[tuple[Spec, Callable[[GpuBook, int], int]], ...] = (
+_PER_GPU: tuple[tuple[Spec, Callable[[GpuBook, int], float]], ...] = (
     (metrics.MEM, lambda book, unit: book.gpu.mem * unit),
     (metrics.MEM_FREE, lambda book, unit: 0 if book.wholes else book.mem_free * unit),
     (metrics.SLICES_FREE, lambda book, _: 0 if book.wholes else book.slices_free),
+    (metrics.ALLOCATED, lambda book, _: book.allocated),
     (metrics.OFFERED, lambda book, _: int(book.offered)),
 )
 """`unit`: the bytes of a unit of memory."""
@@ -111,7 +112,7 @@ def _counts(engine: Engine) -> Iterator[str]:
     yield _head(metrics.GANGS) + "".join(_line(metrics.GANGS, (phase,), phases[phase]) for phase in Phase)
 
 
-def _gpus(node: NodeState, spec: Spec, value: Callable[[GpuBook, int], int]) -> Iterator[str]:
+def _gpus(node: NodeState, spec: Spec, value: Callable[[GpuBook, int], float]) -> Iterator[str]:
     if node.books is None:
         return
     unit = node.books.inventory.unit_mib * MIB
