@@ -140,7 +140,7 @@ CASES = (
             'gangshare_gang_starts_total{outcome="planned"}': "0+9x50",
         },
         {},
-        "6.207 starts of gangs were given up or undone in 30 minutes.",
+        "6 starts of gangs were given up or undone in 30 minutes.",
     ),
     Case(
         "GangshareGangDegraded",
