@@ -33,7 +33,9 @@ from tests.scenarios.stories import T4, mem, on, phase, refused_with, run, until
 from tests.scenarios.test_measuring import GIB, Driver, measuring
 from tests.scenarios.world import Object
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+_SECONDS = 60.0
+"""For anything that Prometheus reads or evaluates."""
 LIMITS = "node-limits"
 """A node whose driver limits memory."""
 GRAFANA = {
@@ -150,7 +152,7 @@ async def read(recorded: Run, *counters: str) -> None:
         async def counted(counter: str = counter) -> bool:
             return any((await recorded.prometheus.ask(counter)).values)
 
-        await recorded.world.wait(counted, 30, f"Prometheus reads {counter}")
+        await recorded.world.wait(counted, _SECONDS, f"Prometheus reads {counter}")
 
 
 def filled(expr: str) -> str:
@@ -183,7 +185,7 @@ async def test_each_query_of_a_panel_returns_data(recorded: Run, board: Dashboar
             return any(value == value for value in answer.values)  # not only NaN
 
         try:
-            await recorded.world.wait(answered, 20, f"`{expr}` returns data")
+            await recorded.world.wait(answered, _SECONDS, f"`{expr}` returns data")
         except TimeoutError as error:
             raise AssertionError(f"{error}: {answer}") from error
 
@@ -207,7 +209,7 @@ async def test_prometheus_evaluates_each_alert_without_an_error(recorded: Run) -
         "GangshareMemoryOverPromise": "pending",  # part-0
         "GangshareAllocateRefused": "firing",  # the stranger
     }
-    await recorded.world.wait(lambda: states(wrong), 30, "what is wrong in the run is told")
+    await recorded.world.wait(lambda: states(wrong), _SECONDS, "what is wrong in the run is told")
     quiet = ("GangshareNoLeader", "GangshareTargetDown", "GangshareInvariantViolated", "GangshareInternalErrors")
     assert await states(dict.fromkeys(quiet, "inactive"))
     assert set(loaded) == names_of_all
