@@ -29,7 +29,7 @@ RUNBOOKS = "docs/runbooks.md"
 def served() -> set[str]:
     """The names of all series."""
     specs = (*metrics.TABLE, *measured.TABLE)
-    families = {sample(spec.name, spec.kind): spec.kind for spec in specs}
+    families: dict[str, str] = {sample(spec.name, spec.kind): spec.kind for spec in specs}
     families |= {name: kind for name, (kind, _) in collected(Metrics().registry).items()}
     buckets = {f"{name}_bucket" for name, kind in families.items() if kind == "histogram"}
     return set(families) | buckets
