@@ -29,10 +29,13 @@ class Spec(NamedTuple):
     name: str
     labels: tuple[str, ...]
     help: str
+    known: tuple[str, ...] = ()
+    """Values of the labels that are served from the start, at 0: a rate misses a series' first step."""
 
 
 _counter, _gauge, _histogram = partial(Spec, "counter"), partial(Spec, "gauge"), partial(Spec, "histogram")
-_GPU = ("node", "uuid", "index")
+_GPU = ("node", "UUID", "gpu")
+"""As dcgm-exporter calls them."""
 
 BOOKINGS = _gauge(
     "gangshare_bookings",
@@ -45,10 +48,17 @@ PENDING = _gauge(
     (),
     "Pending pods of all queues: those that request GPUs, and all others of the extender's schedulers.",
 )
-MEM = _gauge("gangshare_gpu_memory_units", _GPU, "GPU memory, in units.")
-MEM_FREE = _gauge("gangshare_gpu_memory_free_units", _GPU, "GPU memory that is free, in units.")
+MEM = _gauge("gangshare_gpu_memory_bytes", _GPU, "GPU memory that pods can request, in bytes.")
+MEM_FREE = _gauge(
+    "gangshare_gpu_memory_free_bytes", _GPU, "GPU memory that pods can request and that is free, in bytes."
+)
 SLICES_FREE = _gauge("gangshare_gpu_slices_free", _GPU, "Time slices of a GPU that are free.")
-OFFERED = _gauge("gangshare_gpu_offered", _GPU, "1 if the GPU is healthy and not cordoned.")
+ALLOCATED = _gauge(
+    "gangshare_gpu_allocated_ratio",
+    _GPU,
+    "Part of the GPU that is allocated: the larger of memory and time slices, 1 if it is allocated whole.",
+)
+OFFERED = _gauge("gangshare_gpu_offered", (*_GPU, "model"), "1 if the GPU is healthy and not cordoned.")
 ISOLATION = _gauge(
     "gangshare_node_isolation",
     ("node", "memory", "compute"),
@@ -78,6 +88,7 @@ ENGINE_COUNTERS = (
         "gangshare_errors",
         ("kind",),
         "Invalid input: allocations forged, malformed or newer; objects undecodable. Failed writes: effects given up.",
+        ("forged", "malformed", "newer", "undecodable"),
     ),
     _counter(
         "gangshare_faults", ("place",), "Internal errors that were caught, by the component in which they happened."
@@ -87,23 +98,27 @@ ENGINE_COUNTERS = (
         ("outcome",),
         "Single pods nominated to nodes that kube-scheduler did not check: made; lapsed: it did not ask again in time; "
         "yielded: to a workload before them; removed: from pods still pending.",
+        ("made", "lapsed", "yielded", "removed"),
     ),
     _counter(
         "gangshare_gang_starts",
         ("outcome",),
         "Gang starts: planned; stuck or plan_invalidated: given up before the first Binding; "
         "undone: rolled back after it; preempted: evicted later.",
+        ("planned", "stuck", "plan_invalidated", "undone", "preempted"),
     ),
     _counter(
         "gangshare_preemptions",
         ("outcome",),
         "Preemptions: planned; done: the preemptor was bound; left, lapsed, changed or unheard: it was not; refused: "
         "by a budget.",
+        ("planned", "done", "left", "lapsed", "changed", "unheard", "refused"),
     ),
     _counter(
         "gangshare_preemption_victims",
         ("kind", "by"),
         "Preempted pods: pod, gang, or spare (surplus member); by priority in their queue, or by share (reclaim).",
+        ("pod/priority", "pod/share", "gang/priority", "gang/share", "spare/priority", "spare/share"),
     ),
     _counter(
         "gangshare_preemption_lost_gpu_seconds",
@@ -115,17 +130,20 @@ ENGINE_COUNTERS = (
         ("outcome",),
         "ScaleIns of elastic jobs: created; done, failed: as their operator says; overdue: workers were evicted; "
         "ignored: the job has too many.",
+        ("created", "done", "failed", "overdue", "ignored"),
     ),
     _counter(
         "gangshare_scale_outs",
         ("outcome",),
         "ScaleOuts of elastic jobs: created; done, failed: as their operator says; ignored: the job has too many.",
+        ("created", "done", "failed", "ignored"),
     ),
     _counter(
         "gangshare_drain_evictions",
         ("kind",),
         "Pods evicted from nodes that are drained: spare (surplus members); overdue: a ScaleIn had no effect; "
         "restart: their gang restarts.",
+        ("spare", "overdue", "restart"),
     ),
 )
 """Counters that the engine counts under the same names, without `gangshare_`."""
@@ -136,7 +154,7 @@ QUEUE_REQUESTED = _gauge(
     ("queue",),
     "GPUs of a queue's bound pods and, while it is open, of pending pods that some node could take.",
 )
-QUEUE_SHARE = _gauge("gangshare_queue_share", ("queue",), "Allocated GPUs of a queue over its fair share.")
+QUEUE_SHARE = _gauge("gangshare_queue_share_ratio", ("queue",), "Allocated GPUs of a queue over its fair share.")
 QUEUE_OVER = _gauge("gangshare_queue_over_capability", ("queue",), "1 if a queue uses more than its capability.")
 QUEUE_PODS = _gauge(
     "gangshare_queue_pods", ("queue", "state"), "Pods of a queue and the queues below it: waiting, running."
@@ -154,7 +172,8 @@ STEPS = _histogram(
 VIOLATIONS = _gauge("gangshare_invariant_violations", (), "Invariants that the last check found violated.")
 
 TABLE = (
-    BOOKINGS, PENDING, MEM, MEM_FREE, SLICES_FREE, OFFERED, ISOLATION, INFO, VERB_SECONDS, DECISIONS, QUARANTINED,
+    BOOKINGS, PENDING, MEM, MEM_FREE, SLICES_FREE, ALLOCATED, OFFERED, ISOLATION, INFO,
+    VERB_SECONDS, DECISIONS, QUARANTINED,
     GANGS, GANG_SECONDS, *ENGINE_COUNTERS,
     QUEUE_FAIR_SHARE, QUEUE_ALLOCATED, QUEUE_REQUESTED, QUEUE_SHARE, QUEUE_OVER, QUEUE_PODS,
     LISTS, WATCHING, LEADER, REPLAY, LAG, STEPS, VIOLATIONS,
@@ -198,7 +217,8 @@ class Metrics(Collector):
         of_shell: dict[str, Mapping[str, int]] = {"errors": self.errors, "faults": self.faults.counted}
         for spec in ENGINE_COUNTERS:
             name = spec.name.removeprefix("gangshare_")
-            counts = Counts({label: count for (key, label), count in self._engine_counters.items() if key == name})
+            counts = Counts(dict.fromkeys(spec.known, 0))
+            counts.update({label: count for (key, label), count in self._engine_counters.items() if key == name})
             counts.update(of_shell.get(name, {}))
             family = CounterMetricFamily(spec.name, spec.help, labels=spec.labels)
             if not spec.labels:

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from extender import metrics
 from extender.engine.cycle.engine import Engine
 from extender.engine.queueing.queue_node import QueueNode
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.types.subject import SubjectKind
 from extender.metrics import Spec
@@ -23,17 +24,20 @@ from gangfilter.table import Phase
 from protos.contract.gpu_book import GpuBook
 from protos.contract.printable import printable
 from protos.contract.queue import GPU, GPUS
+from protos.contract.selection import MIB
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _SPECIAL = re.compile(r'[\\"\n]')
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
-_PER_GPU: tuple[tuple[Spec, Callable[[GpuBook], int]], ...] = (
-    (metrics.MEM, lambda book: book.gpu.mem),
-    (metrics.MEM_FREE, lambda book: 0 if book.wholes else book.mem_free),
-    (metrics.SLICES_FREE, lambda book: 0 if book.wholes else book.slices_free),
-    (metrics.OFFERED, lambda book: int(book.offered)),
+_PER_GPU: tuple[tuple[Spec, Callable[[GpuBook, int], float]], ...] = (
+    (metrics.MEM, lambda book, unit: book.gpu.mem * unit),
+    (metrics.MEM_FREE, lambda book, unit: 0 if book.wholes else book.mem_free * unit),
+    (metrics.SLICES_FREE, lambda book, _: 0 if book.wholes else book.slices_free),
+    (metrics.ALLOCATED, lambda book, _: book.allocated),
+    (metrics.OFFERED, lambda book, _: int(book.offered)),
 )
+"""`unit`: the bytes of a unit of memory."""
 _PER_QUEUE: tuple[tuple[Spec, Callable[[QueueNode], float]], ...] = (
     (metrics.QUEUE_FAIR_SHARE, lambda queue: queue.due.get(GPUS, 0) / GPU),
     (metrics.QUEUE_ALLOCATED, lambda queue: queue.allocated.get(GPUS, 0) / GPU),
@@ -76,9 +80,7 @@ def _pieces(engine: Engine, tenants: bool) -> Iterator[str]:
     for spec, value in _PER_GPU:
         yield _head(spec)
         for node in current(engine.nodes):
-            gpus = node.books.gpus if node.books else {}
-            lines = (_line(spec, (node.name, uuid, str(book.gpu.index)), value(book)) for uuid, book in gpus.items())
-            yield "".join(lines)
+            yield "".join(_gpus(node, spec, value))
     yield _head(metrics.ISOLATION)
     for node in current(engine.nodes):
         isolation = node.books.inventory.isolation if node.books else None
@@ -108,6 +110,15 @@ def _counts(engine: Engine) -> Iterator[str]:
         if number % SLICE == 0:
             yield ""
     yield _head(metrics.GANGS) + "".join(_line(metrics.GANGS, (phase,), phases[phase]) for phase in Phase)
+
+
+def _gpus(node: NodeState, spec: Spec, value: Callable[[GpuBook, int], float]) -> Iterator[str]:
+    if node.books is None:
+        return
+    unit = node.books.inventory.unit_mib * MIB
+    for uuid, book in node.books.gpus.items():
+        labels = (node.name, uuid, str(book.gpu.index))
+        yield _line(spec, (*labels, book.gpu.model) if spec is metrics.OFFERED else labels, value(book, unit))
 
 
 def _allocations(pod: PodState) -> Iterator[str]:

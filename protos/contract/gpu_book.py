@@ -61,6 +61,12 @@ class GpuBook:
         return free if free > 0 else 0
 
     @property
+    def allocated(self) -> float:
+        """The part of the GPU that pods have: the larger of memory and slices. Above 1 if it is overused."""
+        of_memory = self.mem_used / self.gpu.mem if self.gpu.mem else 0.0
+        return max(of_memory, self.slices_used / self.slices_per_gpu, float(self.wholes))
+
+    @property
     def overused(self) -> bool:
         return (
             self.mem_used > self.gpu.mem

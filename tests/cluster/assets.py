@@ -39,8 +39,12 @@ PACKAGES = {  # a program, or a file's path -> the Debian package that brings it
     "hostname": "hostname",
     "buildah": "buildah",
     "debootstrap": "debootstrap",
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
 }
-CLUSTER_TOOLS = tuple(tool for tool in PACKAGES if tool not in ("buildah", "debootstrap"))
+_OF_OTHERS = ("buildah", "debootstrap", "prometheus", "promtool")
+"""What only some tests need, and ask for themselves."""
+CLUSTER_TOOLS = tuple(tool for tool in PACKAGES if tool not in _OF_OTHERS)
 
 
 class MissingAsset(Exception):

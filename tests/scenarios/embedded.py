@@ -18,7 +18,7 @@ from extender.sim.apiserver.resources import EVENTS, PODS
 from extender.sim.cluster import EmbeddedCluster
 from extender.sim.kubelet.kubelet import Settings
 from extender.sim.kubelet.status import NodeSpec
-from extender.sim.spec import ClusterSpec, ExtenderPlace, gangshare_extender
+from extender.sim.spec import ClusterSpec, ExtenderPlace, PluginPlace, gangshare_extender, gangshare_plugin
 from gangfilter import dialects
 from protos.contract import codec, inventory, names, objects
 from protos.contract.inventory import Gpu, Inventory
@@ -35,6 +35,7 @@ def a_cluster(
     gated: bool = False,
     layout: Layout = "own",
     extender_args: Sequence[str] = (),
+    plugin_command: Callable[[PluginPlace], Sequence[str]] = gangshare_plugin,
 ) -> EmbeddedCluster:
     """An embedded cluster of these nodes with the real extender and plugin, and the scheduler configuration that the
     product prints for this layout; in layout own the scheduler answers to the names ``also`` too. ``gated``: pods of
@@ -55,6 +56,7 @@ def a_cluster(
         nodes=nodes,
         scheduler_config=printed,
         extender_command=extender,
+        plugin_command=plugin_command,
         kubelet=settings,
         job_backoff_seconds=job_backoff_seconds,
     )

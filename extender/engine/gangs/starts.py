@@ -11,6 +11,7 @@ from extender.engine.gangs.planner import KeptBefore, Outcome
 from extender.engine.planning.plan import Placement
 from extender.engine.state.roster import GangInfo
 from extender.engine.state.seats import Assignment
+from extender.engine.types.effects import PhaseLeft
 from extender.engine.types.look import may_be_sampled
 from extender.engine.types.subject import of_gang
 from gangfilter.members import Stage
@@ -58,6 +59,7 @@ class GangStarts:
             self._members.no_single(gang.members[uid])
         context.assignments.hold(assignments)
         self._admission.started(gang.key)
+        context.outbox.put(PhaseLeft(gang.phase, now - gang.since))
         gang.start({uid: assignment.node for uid, assignment in assignments.items()}, now)
         context.counters["gang_starts", "planned"] += 1
         nominate = may_be_sampled(len(context.ledger.nodes))

@@ -32,9 +32,9 @@ def table() -> str:
 def _rows(specs: Iterable[metrics.Spec | measured.Spec]) -> Iterator[str]:
     yield "| metric | type | labels | meaning |"
     yield "|---|---|---|---|"
-    for kind, name, labels, text in specs:
-        total = "_total" if kind == "counter" else ""
-        yield f"| `{name}{total}` | {kind} | {', '.join(labels)} | {text} |"
+    for spec in specs:
+        total = "_total" if spec.kind == "counter" else ""
+        yield f"| `{spec.name}{total}` | {spec.kind} | {', '.join(spec.labels)} | {spec.help} |"
 
 
 if __name__ == "__main__":

@@ -29,6 +29,14 @@ def test_counters_of_the_engine_are_read_when_asked() -> None:
     assert value("gangshare_errors_total", {"kind": "undecodable"}) == 3
 
 
+def test_outcomes_that_are_known_are_counted_from_zero() -> None:
+    made = Metrics({("preemptions", "done"): 2})
+    value = made.registry.get_sample_value
+    assert value("gangshare_preemptions_total", {"outcome": "done"}) == 2
+    assert value("gangshare_preemptions_total", {"outcome": "refused"}) == 0
+    assert value("gangshare_preemption_victims_total", {"kind": "spare", "by": "share"}) == 0
+
+
 async def test_a_scrape_serves_every_metric_of_the_table_and_no_other() -> None:
     async with world.world() as cluster:
         world.add_node(cluster.api, "node-a", gpus=2)
@@ -50,8 +58,11 @@ async def test_a_scrape_serves_every_metric_of_the_table_and_no_other() -> None:
         "node": "node-a",
         "gpu": "0",
     }
-    free = {s.labels["uuid"]: s.value for s in families["gangshare_gpu_memory_free_units"].samples}
+    free = {s.labels["UUID"]: s.value / 2**30 for s in families["gangshare_gpu_memory_free_bytes"].samples}
     assert free == {"GPU-node-a-0": 12, "GPU-node-a-1": 16}
+    models = {(s.labels["gpu"], s.labels["model"]) for s in families["gangshare_gpu_offered"].samples}
+    assert {gpu for gpu, _ in models} == {"0", "1"}
+    assert all(model for _, model in models)
     bookings = {s.labels["state"]: s.value for s in families["gangshare_bookings"].samples}
     assert bookings["bound"] + bookings["binding"] == 1
     assert families["gangshare_watching"].samples[0].value == 1
