@@ -3,6 +3,7 @@
 from math import inf
 from typing import Annotated
 
+from deviceplugin.common_settings import NodeName, check_node_name, check_port
 from protos.contract import names
 from protos.contract.flag import Flag
 from protos.contract.shared_settings import SettingsError, SharedSettings
@@ -15,7 +16,7 @@ SHORTEST_S, LONGEST_S = 1.0, 60.0
 class Settings(SharedSettings, frozen=True, kw_only=True):
     """All settings of the measuring process."""
 
-    node_name: Annotated[str, Flag("Name of this node.", variables=("NODE_NAME",))] = ""
+    node_name: NodeName = ""
     fake: Annotated[str, Flag("Measure the processes of a fake profile: its name, or a YAML file.")] = ""
     kubeconfig: Annotated[
         str, Flag("Kubeconfig file. Without one: the service account, or else $KUBECONFIG.", metavar="FILE")
@@ -34,11 +35,9 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.node_name:
-            raise SettingsError("--node-name is empty: expected the name of this node, or the variable NODE_NAME")
+        check_node_name(self.node_name)
         if not SHORTEST_S <= self.period_s <= LONGEST_S:
             raise SettingsError(f"--period is {self.period_s}: expected {SHORTEST_S:g} to {LONGEST_S:g}")
         if not 0 <= self.idle_events_s < inf:
             raise SettingsError(f"--idle-events is {self.idle_events_s}: expected 0 or more seconds")
-        if not 0 <= self.port <= 65535:
-            raise SettingsError(f"--port is {self.port}: expected a port, or 0 for a free one")
+        check_port("port", self.port, "a free one")

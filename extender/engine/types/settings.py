@@ -81,7 +81,7 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             "refuse: they stay pending; warn: they get an Event only."
         ),
     ] = "refuse"
-    isolation: Annotated[
+    default_isolation: Annotated[
         Demanded,
         Flag(
             "What pods demand for parts of GPUs if neither they nor their namespace say (gangshare.io/isolation). "
