@@ -38,7 +38,7 @@ GROUP_KEYS = frozenset({
     names.EXPECTED_RUNTIME,
 })  # fmt: skip
 """Read from annotations and labels."""
-WRITTEN = frozenset({names.ALLOCATION, names.RESERVATION, names.WAKE, names.GPU_MEM_WRITTEN})
+WRITTEN = frozenset({names.ALLOCATION, names.RESERVATION, names.WAKE, names.GPU_MEM_WRITTEN, names.IDLE})
 """Gangshare writes these."""
 ANNOTATIONS = GROUP_KEYS | WRITTEN | {
     names.GPU_COUNT, names.GPU_CLASS, names.GPU_MODEL, names.GPU_UUID, names.MIN_GPU_MEMORY, names.MIN_CLOCK_MHZ,

@@ -34,6 +34,7 @@ CHECKPOINT = f"{DOMAIN}/checkpoint"
 ALLOCATION = f"{DOMAIN}/allocation"
 WAKE = f"{DOMAIN}/wake"
 GPU_MEM_WRITTEN = f"{DOMAIN}/gpu-mem-written"
+IDLE = f"{DOMAIN}/idle"
 
 # Groups: annotations or labels of a pod; all but name and role also annotations of its PodGroup.
 GROUP = f"{DOMAIN}/group"
