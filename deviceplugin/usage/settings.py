@@ -5,7 +5,7 @@ from typing import Annotated
 
 from deviceplugin.common_settings import NodeName, check_node_name, check_port
 from protos.contract import names
-from protos.contract.flag import Flag
+from protos.contract.flag import Flag, option
 from protos.contract.shared_settings import SettingsError, SharedSettings
 from protos.logs import Format, Level
 
@@ -30,6 +30,13 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
         float,
         Flag("Seconds after which a pod that does nothing on its GPUs gets an Event. 0: no Events."),
     ] = 0.0
+    mark_idle_s: Annotated[
+        float,
+        Flag(
+            "Seconds after which a pod that does nothing on its GPUs gets the annotation gangshare.io/idle, for "
+            "--idle-first of the extender. 0: no annotations."
+        ),
+    ] = 0.0
     log_format: Annotated[Format, Flag("Format of the log. auto: console on a terminal, or else json.")] = "auto"
     log_level: Annotated[Level, Flag("Lowest level that is logged.")] = "info"
 
@@ -38,6 +45,7 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
         check_node_name(self.node_name)
         if not SHORTEST_S <= self.period_s <= LONGEST_S:
             raise SettingsError(f"--period is {self.period_s}: expected {SHORTEST_S:g} to {LONGEST_S:g}")
-        if not 0 <= self.idle_events_s < inf:
-            raise SettingsError(f"--idle-events is {self.idle_events_s}: expected 0 or more seconds")
+        for name in ("idle_events_s", "mark_idle_s"):
+            if not 0 <= getattr(self, name) < inf:
+                raise SettingsError(f"{option(name)} is {getattr(self, name)}: expected 0 or more seconds")
         check_port("port", self.port, "a free one")

@@ -14,7 +14,6 @@ from tests.unit.engine.preemption_story import PreemptionStory, a_single, urgent
 from tests.unit.engine.story import owned_by
 
 
-
 def mark(world: PreemptionStory, *pods: str, since: float = 0.0, until: float = 1e6, managed: Any = None) -> None:
     """The measuring process says that these pods use none of their GPUs."""
     for name in pods:

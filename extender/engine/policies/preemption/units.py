@@ -84,7 +84,7 @@ class Unit(msgspec.Struct, frozen=True):
 
     @property
     def cost(self) -> tuple[bool, int, bool, float, bool, int, float, float, str]:
-        """Cheapest first: those that yield, lower priority, idle, less work lost, surplus, fewer GPUs, younger; by name."""
+        """Cheapest first: who yields, lower priority, idle, less work lost, surplus, fewer GPUs, younger; by name."""
         worst = self.rank, self.gpus, -self.since, self.who
         return not self.yields, self.priority, not self.idle, self.lost, not self.spare, *worst
 
