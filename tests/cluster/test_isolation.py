@@ -8,7 +8,8 @@ real: API server, scheduler, kubelet, containerd, runc, CDI, and the accounts an
 from __future__ import annotations
 
 import json
-import urllib.request
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,12 @@ import pytest
 import yaml
 
 from deviceplugin.cgroups import Group, containers
+from deviceplugin.fake import FakeSource
 from protos.contract import idle, inventory, names, objects
 from tests.cluster import assets, cgroups, host, mps_node, toolkit
 from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
-from tests.cluster.gangshare import NAMESPACE, Gangshare, a_gpu_pod, get
+from tests.cluster.gangshare import NAMESPACE, ROOT, Gangshare, a_gpu_pod, get
 from tests.cluster.process import Process, wait_for
 from tests.scenarios import commands
 
@@ -29,10 +31,12 @@ LIMITS, MPS = "node-1", "node-2"
 T4 = {"model": "Tesla T4", "memMiB": 14910, "cc": "7.5"}
 NEW, OLD = "615.71.05", "595.91.07"
 COMPONENTS = ("nvidia", "isolation-driver", "isolation-evict", "mps", "usage", "usage-events", "usage-idle")
+LOOK = "env; sleep infinity"
 DEMANDS = {names.ISOLATION: "memory"}
 METRICS = {node: host.free_port() for node in (LIMITS, MPS)}
 ENFORCED = 'gangshare_plugin_isolated_containers{state="enforced"}'
-GIB = 2**30
+GIB, GIB_MIB = 2**30, 1024
+SETS = "/apis/apps/v1/namespaces/default/replicasets"
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +71,7 @@ def sharing(cluster: Cluster, root: Path) -> Iterator[Gangshare]:
     node = cluster.nodes[LIMITS]
     limits = ["--isolation=driver", f"--cgroup-root={root / node.cgroup}", "--on-isolation-mismatch=evict"]
     limits += ["--device-list-strategy=cdi-cri", f"--cdi-spec-dirs={node.cdi}", f"--metrics-port={METRICS[LIMITS]}"]
-    args = {LIMITS: limits, MPS: [f"--mps-dir={mps_node.DIR}"]}
+    args = {LIMITS: limits, MPS: [f"--mps-dir={mps_node.DIR}", "--cool-down=1"]}
     running = Gangshare(cluster, machines, components=COMPONENTS, plugin_args=args)
     toolkit.specify(node.cdi, running.profiles[LIMITS], LIMITS, root)
     yield running.start()
@@ -80,11 +84,11 @@ def tidy(cluster: Cluster) -> Iterator[None]:
     cluster.delete_pods()
 
 
-def a_pod(name: str, node: str = "", *, mem: int = 4, demands: bool = False, **fields: Any) -> Json:
+def a_pod(name: str, node: str = "", *, mem: int = 4, demands: bool = False, script: str = LOOK, **fields: Any) -> Json:
     """A pod that prints its environment; on this node, if one is named."""
     where = {"nodeSelector": {"kubernetes.io/hostname": node}} if node else {}
     asked = DEMANDS if demands else {}
-    return a_gpu_pod(name, mem=mem, annotations=asked, script="env; sleep infinity", **where, **fields)
+    return a_gpu_pod(name, mem=mem, annotations=asked, script=script, **where, **fields)
 
 
 def environment(sharing: Gangshare, pod: str) -> dict[str, str]:
@@ -206,18 +210,184 @@ def test_a_container_without_its_limit_is_found_out_and_the_node_is_believed_no_
     enforced(1)
 
 
-def test_after_a_reboot_the_container_has_its_limit_again(sharing: Gangshare, root: Path) -> None:
+def test_after_a_reboot_a_controllers_pod_has_its_limit_again(sharing: Gangshare, root: Path) -> None:
+    """The kubelet may fail the old pod, since it admits pods before the plugin has registered anew."""
     reaches(sharing, LIMITS, DRIVER)
-    sharing.run(a_pod("stays", demands=True, restartPolicy="Always"))
+    cluster = sharing.cluster
+    pod = a_pod("stays", demands=True, restartPolicy="Always")
+    labels = {"app": "stays"}
+    template = {"metadata": {"labels": labels, "annotations": pod["metadata"]["annotations"]}, "spec": pod["spec"]}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    cluster.api.post(SETS, {"metadata": {"name": "stays"}, "spec": spec})
+
+    def groups() -> set[str]:
+        found = [pod["metadata"]["name"] for pod in cluster.pods("default", "app=stays") if _runs(pod)]
+        return {str(group) for name in found if (group := group_of(sharing, root, name)).is_dir()}
+
+    before = wait_for(groups, 30, "its pod")
     enforced(1)
-    before = group_of(sharing, root, "stays")
     sharing.reboot(LIMITS)
-    sharing.cluster.nodes[LIMITS].wait_ready()
+    try:
+        cluster.nodes[LIMITS].wait_ready()
+        (group,) = wait_for(lambda: groups() - before, 60, "a new container of it")
+        assert list(limits(sharing)[group].values()) == [4096]
+        enforced(1)
+        reaches(sharing, LIMITS, DRIVER)
+    finally:
+        cluster.api.delete(f"{SETS}/stays", propagationPolicy="Background")
 
-    def again() -> bool:
-        after = group_of(sharing, root, "stays")
-        return after != before and str(after) in limits(sharing)
 
-    wait_for(again, 60, "limit of the new container")
-    enforced(1)
+def _runs(pod: Json) -> bool:
+    return pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+
+
+# -- what containers use
+
+
+class Meter:
+    """The measuring process of `node-1`, with the rights of its components, and a pod that stands for it."""
+
+    def __init__(self, sharing: Gangshare) -> None:
+        self.sharing, self.port = sharing, host.free_port()
+        cluster = sharing.cluster
+        kubeconfig = cluster.account_kubeconfig(NAMESPACE, names.USAGE, node=LIMITS)
+        argv = [sys.executable, "-m", "deviceplugin.usage", f"--node-name={LIMITS}", f"--kubeconfig={kubeconfig}"]
+        argv += [f"--fake={sharing.profiles[LIMITS]}", f"--port={self.port}", "--period=1"]
+        argv += ["--overuse-events", "--idle-events=2", "--mark-idle=2"]
+        self.process = cluster.process("usage", argv, node=LIMITS, cwd=ROOT)
+        pod = a_gpu_pod("meter", nodeName=LIMITS, hostNetwork=True)
+        pod["metadata"] |= {"namespace": NAMESPACE, "labels": {"app.kubernetes.io/name": names.USAGE}}
+        pod["spec"]["containers"][0]["ports"] = [{"name": "metrics", "containerPort": self.port}]
+        cluster.create_pod(pod)
+        cluster.kubectl("create", "serviceaccount", "viewer", f"--namespace={NAMESPACE}")
+        bound = ["--role=gangshare-usage-viewer", f"--serviceaccount={NAMESPACE}:viewer", f"--namespace={NAMESPACE}"]
+        cluster.kubectl("create", "rolebinding", "viewer", *bound)
+        self.viewer = cluster.account_kubeconfig(NAMESPACE, "viewer")
+
+    def uses(self) -> dict[str, Json]:
+        """The rows of the page, by pod."""
+        page = json.loads(get(self.port, "/usage"))
+        return {use.get("pod", "-"): use for use in page.get("uses", ())}
+
+    def asked(self, *args: str) -> str:
+        """What a command prints for somebody who may only view."""
+        server = f"http://127.0.0.1:{self.sharing.pair.status}"
+        ran = commands.run(*args, "--server", server, "--kubeconfig", str(self.viewer))
+        assert ran.code == 0, ran
+        return ran.out
+
+    def put(self, *used: tuple[str, int, int, int]) -> None:
+        """The driver tells these processes: UUID, pid, MiB, and percent of SM time."""
+        uuids = [uuid for uuid, _ in FakeSource(str(self.sharing.profiles[LIMITS]), LIMITS).gpus()]
+
+        def change(machine: dict[str, Any]) -> None:
+            for uuid, gpu in zip(uuids, machine["gpus"], strict=True):
+                of_gpu = [(pid, mib, sm) for at, pid, mib, sm in used if at == uuid]
+                gpu["processes"] = [{"pid": pid, "memMiB": mib, "sm": sm} for pid, mib, sm in of_gpu]
+
+        toolkit.edit(self.sharing.profiles[LIMITS], change)
+
+
+@pytest.fixture
+def meter(sharing: Gangshare) -> Iterator[Meter]:
+    made = Meter(sharing)
+    made.process.start()
+    yield made
+    made.process.stop()
+    made.put()
+    sharing.cluster.delete_pods(NAMESPACE)
+
+
+def process_of(sharing: Gangshare, root: Path, pod: str) -> tuple[str, int]:
+    """The GPU of the pod's container, and the number of its real process."""
+    (uuid,) = sharing.annotated(sharing.cluster.pod(pod))["main"]
+    return uuid, int((group_of(sharing, root, pod) / "cgroup.procs").read_text().split()[0])
+
+
+def test_real_processes_are_led_back_to_their_pods_and_who_is_idle_is_told_and_marked(
+    sharing: Gangshare, root: Path, meter: Meter
+) -> None:
     reaches(sharing, LIMITS, DRIVER)
+    for name in ("greedy", "lazy"):
+        sharing.run(a_pod(name, demands=True))
+    greedy, lazy = process_of(sharing, root, "greedy"), process_of(sharing, root, "lazy")
+    stranger = (greedy[0], os.getpid())
+    meter.put((*greedy, 5 * GIB_MIB, 40), (*lazy, 1 * GIB_MIB, 0), (*stranger, 512, 0))
+    wait_for(lambda: meter.uses()["greedy"]["used"] == 5 * GIB, 30, "greedy is measured")
+    shown = meter.uses()
+    assert (shown["greedy"]["promised"], shown["greedy"]["level"]) == (4 * GIB, DRIVER)
+    assert (shown["lazy"]["used"], shown["-"]["used"]) == (GIB, GIB // 2)
+    assert "uses 5.0 GiB" in told(sharing, "greedy", "GpuMemoryOveruse")
+    assert "did nothing on it" in told(sharing, "lazy", "GpuIdle")
+    assert metric('gangshare_container_gpu_memory_used_bytes{UUID="' + lazy[0], meter.port) >= GIB
+    rows = [line for line in meter.asked("top", "--used").splitlines() if line.startswith(LIMITS)]
+    assert any("default/greedy" in row and "5.0 GiB" in row for row in rows), rows
+    listed = meter.asked("idle", "--for", "1s")
+    assert "default/lazy" in listed
+    assert "default/greedy" not in listed
+
+    wait_for(lambda: marked(sharing, "lazy"), 30, "lazy is marked")
+    assert marked(sharing, "greedy") is None
+    restart(meter.process)
+    wait_for(lambda: meter.uses()["lazy"]["used"] == GIB, 30, "a new process measures the same")
+    meter.put((*greedy, 1 * GIB_MIB, 40), (*lazy, 1 * GIB_MIB, 10))
+    wait_for(lambda: marked(sharing, "lazy") is None, 30, "lazy works again")
+
+
+def marked(sharing: Gangshare, pod: str) -> idle.Idle | None:
+    """What the measuring process says of the pod, as the extender believes it."""
+    return idle.of(objects.decode_pod(json.dumps(sharing.cluster.pod(pod)).encode()))
+
+
+# -- MPS
+
+CAPPED = "memory promised, compute capped (cooperative)"
+
+
+@pytest.fixture
+def mps(sharing: Gangshare) -> Iterator[Process]:
+    uuids = [uuid for uuid, _ in FakeSource(str(sharing.profiles[MPS]), MPS).gpus()]
+    component = mps_node.process(sharing.cluster, MPS, uuids)
+    component.start()
+    yield component
+    component.stop()
+
+
+def a_client(name: str, **fields: Any) -> Json:
+    return a_pod(name, MPS, slices=25, script="env; ls $CUDA_MPS_PIPE_DIRECTORY; sleep infinity", **fields)
+
+
+def gpu_health(sharing: Gangshare, uuid: str) -> str:
+    annotations = sharing.cluster.api.get(f"/api/v1/nodes/{MPS}")["metadata"]["annotations"]
+    found = inventory.decode(annotations[names.GPUS])
+    assert found
+    return next(gpu.health for gpu in found.gpus if gpu.uuid == uuid)
+
+
+def test_parts_get_the_pipes_and_a_wedged_server_gets_no_new_ones(sharing: Gangshare, mps: Process) -> None:
+    reaches(sharing, MPS, CAPPED)
+    running = sharing.run(a_client("part"))
+    (uuid,) = sharing.annotated(running)["main"]
+    env = environment(sharing, "part")
+    pipes = f"{mps_node.DIR}/gpus/{uuid}/pipe"
+    assert env["CUDA_MPS_PIPE_DIRECTORY"] == pipes
+    assert env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
+    assert "control" in sharing.cluster.pod_log("part").splitlines(), "the daemon's socket is in the container"
+    whole = sharing.run(a_pod("whole", MPS, mem=0, whole=1))
+    assert sharing.annotated(whole)["main"] != [uuid]
+    assert not [name for name in environment(sharing, "whole") if name.startswith("CUDA_MPS")]
+
+    node = sharing.cluster.nodes[MPS]
+    node.command("touch", f"{mps_node.DIR}/gpus/{uuid}/log/fault")
+    wait_for(lambda: gpu_health(sharing, uuid) == "sick:mps server does not answer", 30, "the GPU is sick")
+    waits(sharing, a_client("next"))
+    node.command("rm", f"{mps_node.DIR}/gpus/{uuid}/log/fault")
+    sharing.cluster.wait_phase("next", "Running")
+
+    sharing.cluster.delete_pods()
+    mps.kill()
+    mps.start()
+    sharing.run(a_client("again"))
+    restart(sharing.plugins[MPS])
+    reaches(sharing, MPS, CAPPED)
+    assert sharing.cluster.pod("again")["status"]["phase"] == "Running"
