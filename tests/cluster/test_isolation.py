@@ -19,6 +19,7 @@ import yaml
 
 from deviceplugin.cgroups import Group, containers
 from deviceplugin.fake import FakeSource
+from deviceplugin.mps import exchange
 from protos.contract import idle, inventory, names, objects
 from tests.cluster import assets, cgroups, host, mps_node, toolkit
 from tests.cluster.api import Json
@@ -108,7 +109,7 @@ def level(sharing: Gangshare, node: str) -> str:
 
 
 def reaches(sharing: Gangshare, node: str, wanted: str) -> None:
-    wait_for(lambda: level(sharing, node) == wanted, 30, f"{node} with {wanted}")
+    wait_for(lambda: level(sharing, node) == wanted, 60, f"{node} with {wanted}")
 
 
 def metric(line: str, port: int) -> float:
@@ -357,6 +358,17 @@ def a_client(name: str, **fields: Any) -> Json:
     return a_pod(name, MPS, slices=25, script="env; ls $CUDA_MPS_PIPE_DIRECTORY; sleep infinity", **fields)
 
 
+def daemons(sharing: Gangshare, count: int) -> set[int]:
+    """The process IDs of so many daemons that serve, and of their servers."""
+
+    def serving() -> set[int]:
+        state = exchange.decode_state(sharing.cluster.nodes[MPS].command("cat", f"{mps_node.DIR}/state.json").encode())
+        every = [gpu for gpu in state.gpus.values() if gpu.phase == "serving"]
+        return {process.pid for gpu in every for process in gpu.processes} if len(every) == count else set()
+
+    return wait_for(serving, 60, f"{count} GPUs that MPS serves")
+
+
 def gpu_health(sharing: Gangshare, uuid: str) -> str:
     annotations = sharing.cluster.api.get(f"/api/v1/nodes/{MPS}")["metadata"]["annotations"]
     found = inventory.decode(annotations[names.GPUS])
@@ -385,8 +397,10 @@ def test_parts_get_the_pipes_and_a_wedged_server_gets_no_new_ones(sharing: Gangs
     sharing.cluster.wait_phase("next", "Running")
 
     sharing.cluster.delete_pods()
+    before = daemons(sharing, 2)
     mps.kill()
     mps.start()
+    wait_for(lambda: daemons(sharing, 2).isdisjoint(before), 60, "daemons of the new component")
     sharing.run(a_client("again"))
     restart(sharing.plugins[MPS])
     reaches(sharing, MPS, CAPPED)
