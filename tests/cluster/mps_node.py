@@ -23,9 +23,9 @@ CHECK_S = 0.5
 
 
 def process(cluster: Cluster, node: str, uuids: list[str]) -> Process:
-    """The component of a node, not started yet."""
+    """The component of a node, not started yet. Its control program knows namespaces."""
     program = cluster.dir / "mps-control"
-    program.write_text(f'#!/bin/sh\nSTANDIN_PROTOCOL=2 exec {sys.executable} -S {STANDIN} "$@"\n')
+    program.write_text(f'#!/bin/sh\nSTANDIN_PROTOCOL=3 exec {sys.executable} -S {STANDIN} "$@"\n')
     program.chmod(0o755)
     argv = [sys.executable, "-m", "tests.cluster.mps_node", str(program), *uuids]
     return cluster.process("mps", argv, node=node, cwd=ROOT)

@@ -1,8 +1,8 @@
 """Isolation on real nodes: limits of the driver, MPS, and what containers use, with real containers and control groups.
 
-`node-1` has a driver that limits memory, and a runtime that runs the toolkit's hook. `node-2` has an older driver, and
-its GPUs are given over to MPS. The GPUs, their driver and MPS's control program are stand-ins; what runs in between is
-real: API server, scheduler, kubelet, containerd, runc, CDI, and the accounts and policies of the components.
+`node-1` has a driver that limits memory. `node-2` has an older one at first, and its GPUs are given over to MPS. On
+both, the runtime runs the toolkit's hook. The GPUs, their driver and MPS's control program are stand-ins; what runs in
+between is real: API server, scheduler, kubelet, containerd, runc, CDI, and the components' accounts and policies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import yaml
 
 from deviceplugin.cgroups import Group, containers
 from deviceplugin.fake import FakeSource
-from deviceplugin.mps import exchange
 from protos.contract import idle, inventory, names, objects
 from tests.cluster import assets, cgroups, host, mps_node, toolkit
 from tests.cluster.api import Json
@@ -69,12 +68,15 @@ def sharing(cluster: Cluster, root: Path) -> Iterator[Gangshare]:
         node: {"defaults": T4, "gpus": [{}, {}], "driver": driver, "toolkit": "1.20.1", "limits": {}}
         for node, driver in ((LIMITS, NEW), (MPS, OLD))
     }
-    node = cluster.nodes[LIMITS]
-    limits = ["--isolation=driver", f"--cgroup-root={root / node.cgroup}", "--on-isolation-mismatch=evict"]
-    limits += ["--device-list-strategy=cdi-cri", f"--cdi-spec-dirs={node.cdi}", f"--metrics-port={METRICS[LIMITS]}"]
-    args = {LIMITS: limits, MPS: [f"--mps-dir={mps_node.DIR}", "--cool-down=1"]}
+    args = {}
+    for name, node in cluster.nodes.items():
+        args[name] = ["--isolation=driver", f"--cgroup-root={root / node.cgroup}", f"--metrics-port={METRICS[name]}"]
+        args[name] += ["--device-list-strategy=cdi-cri", f"--cdi-spec-dirs={node.cdi}", "--cool-down=1"]
+    args[LIMITS] += ["--on-isolation-mismatch=evict"]
+    args[MPS] += [f"--mps-dir={mps_node.DIR}"]
     running = Gangshare(cluster, machines, components=COMPONENTS, plugin_args=args)
-    toolkit.specify(node.cdi, running.profiles[LIMITS], LIMITS, root)
+    for name, node in cluster.nodes.items():
+        toolkit.specify(node.cdi, running.profiles[name], name, root)
     yield running.start()
     running.stop()
 
@@ -87,7 +89,7 @@ def tidy(cluster: Cluster) -> Iterator[None]:
 
 def a_pod(name: str, node: str = "", *, mem: int = 4, demands: bool = False, script: str = LOOK, **fields: Any) -> Json:
     """A pod that prints its environment; on this node, if one is named."""
-    where = {"nodeSelector": {"kubernetes.io/hostname": node}} if node else {}
+    where: Json = {"nodeSelector": {"kubernetes.io/hostname": node}} if node else {}
     asked = DEMANDS if demands else {}
     return a_gpu_pod(name, mem=mem, annotations=asked, script=script, **where, **fields)
 
@@ -145,10 +147,14 @@ def group_of(sharing: Gangshare, root: Path, pod: str) -> Path:
     return containers(root / sharing.cluster.nodes[found["spec"]["nodeName"]].cgroup)[key]
 
 
-def limits(sharing: Gangshare) -> dict[str, dict[str, int]]:
+def limits(sharing: Gangshare, node: str = LIMITS) -> dict[str, dict[str, int]]:
     """What the driver keeps, in MiB by control group and GPU."""
-    found: dict[str, dict[str, int]] = yaml.safe_load(sharing.profiles[LIMITS].read_text())["limits"]
+    found: dict[str, dict[str, int]] = yaml.safe_load(sharing.profiles[node].read_text())["limits"]
     return found
+
+
+def names_of(sharing: Gangshare) -> set[str]:
+    return {pod["metadata"]["name"] for pod in sharing.cluster.pods("default")}
 
 
 def restart(plugin: Process) -> None:
@@ -206,6 +212,7 @@ def test_a_container_without_its_limit_is_found_out_and_the_node_is_believed_no_
     reaches(sharing, LIMITS, PROMISED)
     assert "isolation" in waits(sharing, a_pod("next", demands=True))
     toolkit.specify(node.cdi, profile, LIMITS, root)
+    wait_for(lambda: "unlimited" not in names_of(sharing), 30, "end of the evicted pod, which would be found out again")
     restart(sharing.plugins[LIMITS])
     sharing.cluster.wait_phase("next", "Running")
     enforced(1)
@@ -342,31 +349,28 @@ def marked(sharing: Gangshare, pod: str) -> idle.Idle | None:
 
 # -- MPS
 
-CAPPED = "memory promised, compute capped (cooperative)"
+CAPPED = "memory enforced (driver), compute capped (mps)"
 
 
 @pytest.fixture
 def mps(sharing: Gangshare) -> Iterator[Process]:
+    """The component on `node-2`, whose driver becomes one with limits and namespaces."""
+    toolkit.edit(sharing.profiles[MPS], lambda machine: machine.update(driver=NEW))
     uuids = [uuid for uuid, _ in FakeSource(str(sharing.profiles[MPS]), MPS).gpus()]
     component = mps_node.process(sharing.cluster, MPS, uuids)
     component.start()
     yield component
+    sharing.cluster.delete_pods()
     component.stop()
+    toolkit.edit(sharing.profiles[MPS], lambda machine: machine.update(driver=OLD))
 
 
-def a_client(name: str, **fields: Any) -> Json:
-    return a_pod(name, MPS, slices=25, script="env; ls $CUDA_MPS_PIPE_DIRECTORY; sleep infinity", **fields)
-
-
-def daemons(sharing: Gangshare, count: int) -> set[int]:
-    """The process IDs of so many daemons that serve, and of their servers."""
-
-    def serving() -> set[int]:
-        state = exchange.decode_state(sharing.cluster.nodes[MPS].command("cat", f"{mps_node.DIR}/state.json").encode())
-        every = [gpu for gpu in state.gpus.values() if gpu.phase == "serving"]
-        return {process.pid for gpu in every for process in gpu.processes} if len(every) == count else set()
-
-    return wait_for(serving, 60, f"{count} GPUs that MPS serves")
+def a_client(name: str) -> Json:
+    """A pod that demands all that there is, and prints what it sees of MPS."""
+    look = "env; grep mps /proc/mounts; ls -d ${CUDA_MPS_PIPE_DIRECTORY%/*}/*; sleep infinity"
+    pod = a_pod(name, slices=25, script=look)
+    pod["metadata"]["annotations"] = {names.ISOLATION: "compute"}
+    return pod
 
 
 def gpu_health(sharing: Gangshare, uuid: str) -> str:
@@ -376,32 +380,44 @@ def gpu_health(sharing: Gangshare, uuid: str) -> str:
     return next(gpu.health for gpu in found.gpus if gpu.uuid == uuid)
 
 
-def test_parts_get_the_pipes_and_a_wedged_server_gets_no_new_ones(sharing: Gangshare, mps: Process) -> None:
+def test_capped_parts_have_pipes_of_their_own_and_a_wedged_server_gets_no_new_ones(
+    sharing: Gangshare, root: Path, mps: Process
+) -> None:
     reaches(sharing, MPS, CAPPED)
     running = sharing.run(a_client("part"))
+    assert running["spec"]["nodeName"] == MPS
     (uuid,) = sharing.annotated(running)["main"]
     env = environment(sharing, "part")
-    pipes = f"{mps_node.DIR}/gpus/{uuid}/pipe"
-    assert env["CUDA_MPS_PIPE_DIRECTORY"] == pipes
-    assert env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
-    assert "control" in sharing.cluster.pod_log("part").splitlines(), "the daemon's socket is in the container"
+    assert env[names.MEMORY_LIMIT] == "4096"
+    assert limits(sharing, MPS)[str(group_of(sharing, root, "part"))] == {uuid: 4096}
+    pipes = env["CUDA_MPS_PIPE_DIRECTORY"]
+    assert Path(pipes).parent == Path(f"{mps_node.DIR}/gpus/{uuid}/pipe/gpu")
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in env, "the server's side knows the cap"
+    seen = sharing.cluster.pod_log("part").splitlines()
+    assert {line.split()[1] for line in seen if "/gpus/" in line and " " in line} == {pipes}
+    assert pipes in seen
     whole = sharing.run(a_pod("whole", MPS, mem=0, whole=1))
     assert sharing.annotated(whole)["main"] != [uuid]
     assert not [name for name in environment(sharing, "whole") if name.startswith("CUDA_MPS")]
 
     node = sharing.cluster.nodes[MPS]
     node.command("touch", f"{mps_node.DIR}/gpus/{uuid}/log/fault")
-    wait_for(lambda: gpu_health(sharing, uuid) == "sick:mps server does not answer", 30, "the GPU is sick")
+    wait_for(lambda: gpu_health(sharing, uuid) == "sick:mps server does not answer", 60, "the GPU is sick")
     waits(sharing, a_client("next"))
     node.command("rm", f"{mps_node.DIR}/gpus/{uuid}/log/fault")
     sharing.cluster.wait_phase("next", "Running")
 
-    sharing.cluster.delete_pods()
-    before = daemons(sharing, 2)
+
+def test_who_demands_capped_compute_waits_while_the_component_is_away(sharing: Gangshare, mps: Process) -> None:
+    reaches(sharing, MPS, CAPPED)
+    mps.stop()
+    reaches(sharing, MPS, DRIVER)
+    assert "isolation" in waits(sharing, a_client("waits"))
+    mps.start()
+    restart(sharing.plugins[MPS])
+    sharing.cluster.wait_phase("waits", "Running")
     mps.kill()
     mps.start()
-    wait_for(lambda: daemons(sharing, 2).isdisjoint(before), 60, "daemons of the new component")
-    sharing.run(a_client("again"))
-    restart(sharing.plugins[MPS])
+    wait_for(lambda: "mps_started" in mps.text().rpartition('"settings"')[2], 60, "a new component")
     reaches(sharing, MPS, CAPPED)
-    assert sharing.cluster.pod("again")["status"]["phase"] == "Running"
+    assert sharing.cluster.pod("waits")["status"]["phase"] == "Running"
