@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from extender.engine.types.effects import Evict
 from extender.engine.types.events import WallMoved
 from protos.contract import idle, names
 from tests.builders import MAKER, a_node
@@ -38,6 +39,8 @@ def test_who_is_idle_for_so_long_goes_before_one_that_has_lost_less_work() -> No
     mark(world, "old", since=world.now - 61)
     world.waits(a_single("urgent", 10, 1000))
     assert world.preempt() == ["old"]
+    (why,) = {str(effect.reason) for effect in world.done if isinstance(effect, Evict)}
+    assert why.endswith("preempts this pod: default/old is evicted, which uses none of its GPUs")
 
 
 @pytest.mark.parametrize("case", ["off", "not for so long", "no longer believed", "unreadable", "somebody else"])
@@ -122,3 +125,17 @@ def test_the_times_follow_the_wall_clock() -> None:
     info = world.engine.pods["uid-old"].info
     assert info.idle_s(world.now) == pytest.approx(561, abs=1)
     assert info.idle_s(world.now + 100) == 0.0
+
+
+def test_surplus_members_go_in_the_order_of_their_gang_whoever_of_them_is_idle() -> None:
+    def taken(*idle_ones: str) -> list[str]:
+        world = PreemptionStory(a_node("n1", 16, 16, 16), idle_first_s=60.0)
+        world.start(*(urgent(pod, 0) for pod in members(3, gang="rigid", prefix="rigid-", mem=0, whole=1, least=1)))
+        world.later(71)
+        mark(world, *idle_ones, since=0.0)
+        world.waits(a_single("urgent", 16, 1000))
+        return world.preempt()
+
+    (first,) = taken()
+    for name in ("rigid-0", "rigid-1", "rigid-2"):
+        assert taken(name) == [first]
