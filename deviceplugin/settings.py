@@ -6,6 +6,7 @@ from typing import Annotated
 
 from deviceplugin import cdi, cgroups
 from deviceplugin.answers import Strategy
+from deviceplugin.common_settings import NodeName, check_node_name, check_port
 from deviceplugin.devices import Sharing
 from deviceplugin.health import COOL_DOWN_S, IGNORED_XIDS
 from deviceplugin.isolation.levels import Mode, OnMismatch, parsed
@@ -42,7 +43,7 @@ def _check_socket(path: Path, of_kubelet: Path) -> None:
 class Settings(SharedSettings, frozen=True, kw_only=True):
     """All settings of the plugin."""
 
-    node_name: Annotated[str, Flag("Name of this node.", variables=("NODE_NAME",))] = ""
+    node_name: NodeName = ""
     fake: Annotated[str, Flag("Serve fake GPUs. The value is the name of a shipped profile, or a YAML file.")] = ""
     standalone: Annotated[bool, Flag("Run without the extender. The plugin places the pods of its node.")] = False
     kubelet_dir: Annotated[Path, Flag("Folder of the kubelet's device plugin sockets.")] = Path(names.DEVICE_PLUGIN_DIR)
@@ -136,8 +137,7 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.node_name:
-            raise SettingsError("--node-name is empty: expected the name of this node, or the variable NODE_NAME")
+        check_node_name(self.node_name)
         for name in ("cool_down_s", "stop_delay_s"):
             if not 0 <= getattr(self, name) < inf:
                 raise SettingsError(f"{option(name)} is {getattr(self, name)}: expected 0 or more")
@@ -155,8 +155,7 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             raise SettingsError(f"--library-dir-mib is {self.library_dir_mib}: expected 1 or more")
         if self.serve_pod_resources is not None:
             _check_socket(self.serve_pod_resources, self.pod_resources)
-        if not 0 <= self.metrics_port <= 65535:
-            raise SettingsError(f"--metrics-port is {self.metrics_port}: expected a port, or 0 for none")
+        check_port("metrics_port", self.metrics_port, "none")
 
     @property
     def limits_by_library(self) -> bool:

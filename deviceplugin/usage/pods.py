@@ -51,6 +51,11 @@ class NodePods:
                 found.append(holder)
         return found
 
+    @property
+    def pods(self) -> list[MeasuredPod]:
+        """All pods of the node, as last seen."""
+        return list(self._pods.values())
+
     async def watch_pods(self) -> None:
         """Follow the pods for ever."""
         async with contextlib.aclosing(self._of_pods.events()) as stream:

@@ -14,6 +14,7 @@ from deviceplugin.library.regions import Regions
 from deviceplugin.machine import SourceError
 from deviceplugin.usage import places, regions
 from deviceplugin.usage.accounting import Accounting, Placed
+from deviceplugin.usage.marks import Marks
 from deviceplugin.usage.metrics import Measured, Metrics
 from deviceplugin.usage.notices import OVERUSE, Notices, idle_for
 from deviceplugin.usage.pods import NodePods
@@ -55,6 +56,7 @@ class Meter:
         recorder = Recorder(client, component=names.USAGE, instance=settings.node_name, clock=time.monotonic)
         of_idle = [idle_for(settings.idle_events_s)] if settings.idle_events_s else []
         self._notices = Notices(recorder, [*([OVERUSE] if settings.overuse_events else []), *of_idle])
+        self._marks = Marks(client, settings.mark_idle_s) if settings.mark_idle_s else None
         self._uses: tuple[measured.Use, ...] = ()
         self._troubles: tuple[str, ...] = ("nothing was measured yet",)
         self._readable: tuple[tuple[str, int, bool], ...] = ()
@@ -96,6 +98,8 @@ class Meter:
         if self._regions is not None:
             self._uses = await asyncio.to_thread(regions.filled, self._uses, self._regions)
         self._events += await self._notices.tell(self._uses)
+        if self._marks is not None:
+            await self._marks.write(self.pods.pods, self._uses, time.time())
 
     def _read(self) -> tuple[list[Placed], tuple[str, ...]]:
         """The processes and their containers; runs in a worker thread."""

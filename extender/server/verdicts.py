@@ -46,7 +46,7 @@ ADVICE = {
     "InLine": "wait, or declare its run time (gangshare.io/expected-runtime)",
     "NoMatch": "correct the selection; `gangshare classes` shows the models and classes that exist",
     "CannotFit": "request less, or add a node on which it fits: the sentence names the limit",
-    "NoIsolation": "demand less (the pod, its GpuClass or namespace, or --isolation), or have a node enforce it",
+    "NoIsolation": "demand less (pod, GpuClass, namespace or --default-isolation), or have a node enforce it",
     "GangCannotFit": "request less, or add nodes on which its members fit",
     "GangMixedModels": "set gangshare.io/mixed-models: allow, or wait",
     "ClassMissing": "create the class, or correct gangshare.io/gpu-class",

@@ -39,7 +39,7 @@ GROUP_KEYS = frozenset({
 })  # fmt: skip
 """Read from annotations and labels."""
 WRITTEN = frozenset(
-    {names.ALLOCATION, names.RESERVATION, names.WAKE, names.GPU_MEM_WRITTEN, names.RESIZED, names.LIMITED}
+    {names.ALLOCATION, names.RESERVATION, names.WAKE, names.GPU_MEM_WRITTEN, names.RESIZED, names.LIMITED, names.IDLE}
 )
 """Gangshare writes these."""
 ANNOTATIONS = GROUP_KEYS | WRITTEN | {

@@ -37,6 +37,7 @@ WAKE = f"{DOMAIN}/wake"
 RESIZED = f"{DOMAIN}/resized"
 LIMITED = f"{DOMAIN}/limited"
 GPU_MEM_WRITTEN = f"{DOMAIN}/gpu-mem-written"
+IDLE = f"{DOMAIN}/idle"
 
 # Groups: annotations or labels of a pod; all but name and role also annotations of its PodGroup.
 GROUP = f"{DOMAIN}/group"

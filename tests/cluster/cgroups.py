@@ -17,6 +17,12 @@ def trees() -> list[Path]:
     return [Path(fields[1]) for fields in mounts if fields[2] in ("cgroup", "cgroup2")]
 
 
+def unified() -> Path | None:
+    """The root of the hierarchy of cgroup v2, also beside those of v1; None without one."""
+    mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
+    return next((Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"), None)
+
+
 def of_run(run: str) -> list[Path]:
     """The top cgroups of a run's nodes, in every hierarchy."""
     return [found for tree in trees() for found in tree.glob(f"{run}-*")]

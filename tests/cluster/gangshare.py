@@ -91,14 +91,15 @@ class Gangshare:
         pairs: Sequence[str] = ("one",),
         election: Mapping[str, str] | None = None,
         extender_args: Sequence[str] = (),
-        plugin_args: Sequence[str] = (),
+        plugin_args: Sequence[str] | Mapping[str, Sequence[str]] = (),
         components: Sequence[str] = (),
         tls: bool = False,
     ) -> None:
         """`machines` says which fake machine each node is: a shipped profile's name, or a profile.
 
         `components` of the manifests are applied too. `pairs` are host names; `election` sets durations of the
-        schedulers' leaderElection. `tls`: a kube-scheduler shows a certificate to its extender.
+        schedulers' leaderElection. `tls`: a kube-scheduler shows a certificate to its extender. `plugin_args`: of
+        all plugins, or by node.
         """
         self.tls = Authority(cluster.dir / "verbs-pki") if tls else None
         self.cluster, self.layout, self.election = cluster, layout, dict(election or {})
@@ -177,7 +178,8 @@ class Gangshare:
     def _plugin(self, node: str) -> Process:
         kubeconfig = self.cluster.account_kubeconfig(NAMESPACE, "gangshare-plugin", node=node)
         argv = [sys.executable, "-m", "deviceplugin", f"--node-name={node}", f"--fake={self.profiles[node]}"]
-        argv += [f"--kubeconfig={kubeconfig}", "--metrics-port=0", "--log-format=json", *self.plugin_args]
+        more = self.plugin_args.get(node, ()) if isinstance(self.plugin_args, Mapping) else self.plugin_args
+        argv += [f"--kubeconfig={kubeconfig}", "--metrics-port=0", "--log-format=json", *more]
         return self.cluster.process("plugin", argv, node=node, cwd=ROOT)
 
     def offers(self, node: str, resource: str = names.GPU_MEM) -> int:

@@ -38,6 +38,8 @@ mount --make-rshared /
 touch {home}/booted
 exec sleep infinity
 """
+_CDI = """enable_cdi = true
+  cdi_spec_dirs = ["/var/run/cdi", "{cdi}"]"""
 _CONTAINERD = """
 version = 2
 root = "{home}/containerd"
@@ -72,11 +74,14 @@ class Node:
         self.kubelet_dir = self.home / "kubelet"
         """/var/lib/kubelet of this node, by its path outside: device-plugins/ and pod-resources/ lie there."""
         self.pod_logs = self.home / "pods"
+        self.cdi = self.home / "cdi"
+        """A folder of CDI specifications that outlasts a reboot."""
         self._plane = plane
         self._run = plane.run
-        self._cgroup = f"{self._run.id}-n{number}"
+        self.cgroup = f"{self._run.id}-n{number}"
+        """Its top control group, in every hierarchy."""
         self._socket = self.home / "containerd.sock"
-        for folder in ("kubelet", "pods", "containers", "cni", "upper"):
+        for folder in ("kubelet", "pods", "containers", "cni", "cdi", "upper"):
             (self.home / folder).mkdir(parents=True)
         self._healthz_port = host.free_port()
         self._containerd = containerd
@@ -85,7 +90,7 @@ class Node:
 
     def boot(self) -> None:
         """The namespace, the cgroups and containerd, without waiting."""
-        cgroups.create(self._cgroup)
+        cgroups.create(self.cgroup)
         holder = self._run.process(f"{self.name}-namespace", self._holder_argv())
         holder.start().wait_until((self.home / "booted").exists, 10, f"mount namespace of {self.name}")
         self._holder = holder
@@ -133,7 +138,7 @@ class Node:
         for process in (self.kubelet, self.containerd, self._holder):
             process.kill()
         for tree in cgroups.trees():
-            cgroups.remove(tree / self._cgroup)
+            cgroups.remove(tree / self.cgroup)
         (self.home / "booted").unlink()
         self._socket.unlink(missing_ok=True)
         self.boot()
@@ -168,7 +173,7 @@ class Node:
         return False
 
     def _powered_off(self) -> bool:
-        left = remnants.in_cgroup(self._cgroup) + remnants.in_mount_namespace(self._run.id, self._namespace)
+        left = remnants.in_cgroup(self.cgroup) + remnants.in_mount_namespace(self._run.id, self._namespace)
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -183,7 +188,7 @@ class Node:
             socket=self._socket,
             pause=images.PAUSE,
             cni_plugins=CNI_PLUGINS,
-            cdi="enable_cdi = true" if self._containerd else "",
+            cdi=_CDI.format(cdi=self.cdi) if self._containerd else "",
         )
         (self.home / "containerd.toml").write_text(containerd)
         routes = [{"dst": "0.0.0.0/0"}]
@@ -205,7 +210,7 @@ class Node:
             "authorization": {"mode": "Webhook"},
             "containerRuntimeEndpoint": f"unix://{self._socket}",
             "cgroupDriver": "cgroupfs",
-            "cgroupRoot": f"/{self._cgroup}",
+            "cgroupRoot": f"/{self.cgroup}",
             "enforceNodeAllocatable": [],
             "address": "0.0.0.0",  # the API server asks for logs at the node's InternalIP
             "port": host.free_port(),

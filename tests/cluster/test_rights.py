@@ -352,6 +352,12 @@ def test_a_plugin_may_not_change_a_pod_of_another_node(account: Account, pod: st
         account("gangshare-plugin", "node-2").patch(f"{pod}/status", annotated(names.ALLOCATION, "mine"))
 
 
+def test_a_plugin_evicts_nobody_without_the_component_for_it(pod: str, plugin: Api) -> None:
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "placed", "namespace": "default"}}
+    with pytest.raises(ApiError, match='cannot create resource "pods/eviction"'):
+        plugin.post(f"{pod}/eviction", eviction)
+
+
 @pytest.mark.core
 def test_a_plugin_changes_no_spec_through_status(cluster: Cluster, pod: str, plugin: Api) -> None:
     plugin.patch(f"{pod}/status", {"spec": {"activeDeadlineSeconds": 1}})

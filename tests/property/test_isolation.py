@@ -50,7 +50,7 @@ class World(GangStory):
         self.default: Demanded | None = None
         self.cluster = cluster
         self.offered: dict[str, str] = {}
-        super().__init__(*(a_node(name, 8, 8) for name in NODES), isolation=cluster)
+        super().__init__(*(a_node(name, 8, 8) for name in NODES), default_isolation=cluster)
         self.tell(ClassSeen(GpuClass(name="isolated", selection=Selection(isolation=CLASS))))
 
     def level(self, name: str, isolation: Isolation | None) -> None:

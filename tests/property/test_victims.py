@@ -17,29 +17,40 @@ from extender.engine.queueing.quota import Quota
 from extender.engine.state.seats import Seat
 from extender.engine.types.events import PodsListed
 from extender.engine.types.sliced import Sliced
-from protos.contract import names
+from protos.contract import idle, names
 from protos.contract.ask import ContainerAsk, PodAsk
+from protos.contract.timestamps import timestamp
+from tests.builders import MAKER
 from tests.property.without import Without, parts
+from tests.unit.engine.story import owned_by
 from tests.unit.engine.tenancy import Town
 
+IDLE = idle.encode(idle.Idle(1, timestamp(0), timestamp(1e6)))
+MARKED = owned_by(names.USAGE, "status", names.IDLE)
 UNITS, MANY = 9, 12
 """More of them than this make too many sets, in a small town and in a large one."""
 MORE = [pytest.param(seed, MANY, marks=pytest.mark.long) for seed in range(3, 100)]
 
 
 def a_town(draw: random.Random, most: int) -> Town:
-    """Random pods and gangs of some priorities on a few nodes: a small town, or one of `MANY` units or more."""
-    small = most == UNITS
-    town = Town([draw.choice([1, 2, 4]) for _ in range(draw.randint(1, 3))] if small else [4, 4, 4])
+    """Random pods and gangs of some priorities on a few nodes: a small town, or one of `MANY` units or more.
+
+    Some of the pods are idle.
+    """
+    small, lazy = most == UNITS, random.Random(draw.getstate()[1][0])
+    town = Town([draw.choice([1, 2, 4]) for _ in range(draw.randint(1, 3))] if small else [4, 4, 4], idle_first_s=50.0)
     for number in range(draw.randint(2, 9) if small else 30):
         whole = draw.random() < 0.4
         item = (draw.choice([1, 1, 2]) if whole else 1, whole, 0 if whole else draw.randint(3, 10))
         gang = draw.choice(["", "", "a", "b"])
         said = {names.GROUP: gang, names.MIN_MEMBER: "2"} if gang else {}
+        said |= {names.IDLE: IDLE} if lazy.random() < 0.5 else {}
         spec = {"priority": draw.randint(0, 2)}
         town.now += draw.randint(0, 30)
         node = draw.choice(sorted(town.sizes))
-        town.settle(f"p{number}", item, node=node, movable=False, annotations=said, spec=spec)
+        town.settle(
+            f"p{number}", item, node=node, movable=False, annotations=said, spec=spec, managedFields=[MAKER, *MARKED]
+        )
     town.engine.step(PodsListed(), town.now)
     return town
 
@@ -96,6 +107,7 @@ def test_no_part_of_what_goes_would_do_and_no_cheaper_set(seed: int, most: int) 
     draw = random.Random(seed)
     town, seats = a_town(draw, most), seats_of(draw)
     units = units_of(town)[:most]
+    assert [(u.priority, not u.idle) for u in units] == sorted((u.priority, not u.idle) for u in units)
     found = searched(town, seats, units)
     without = Without(town.engine.gangs.planner.view, WhatIfNodes(town.engine.ledger, ()), Wanted(seats))
     will_do = [some for some in (*parts(units), tuple(units)) if without.fits(some)]
@@ -110,3 +122,8 @@ def test_no_part_of_what_goes_would_do_and_no_cheaper_set(seed: int, most: int) 
 
 def _who(units: Sequence[Unit]) -> list[str]:
     return [unit.who for unit in units]
+
+
+def test_some_of_the_units_are_idle_and_some_are_not() -> None:
+    found = {unit.idle for seed in range(20) for unit in units_of(a_town(random.Random(seed), UNITS))}
+    assert found == {True, False}

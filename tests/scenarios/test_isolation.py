@@ -35,7 +35,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Emb
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GANGSHARE_ISOLATION", "auto")
         patch.setenv("GANGSHARE_CGROUP_ROOT", str(groups))
-        async with embedded.a_cluster(*nodes, extender_args=("--isolation=any",)) as cluster:  # not the plugins' mode
+        async with embedded.a_cluster(*nodes) as cluster:
             world = EmbeddedWorld(cluster)
             await world.wait(world.knows_all_gpus, 60, "the extender knows all GPUs")
             yield world

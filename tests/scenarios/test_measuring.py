@@ -26,13 +26,14 @@ from deviceplugin.usage.run import Meter
 from deviceplugin.usage.settings import Settings
 from extender.sim.kubelet.status import NodeSpec
 from extender.sim.process import Process, free_port
-from protos.contract import names
+from protos.contract import idle, names, objects
 from protos.kube import credentials
 from protos.kube.client import ApiClient
 from tests.scenarios import commands, embedded, gangs
 from tests.scenarios.embedded import EmbeddedWorld
 from tests.scenarios.pods import a_container, a_pod
-from tests.scenarios.stories import T4, event, mem, run, shares, until
+from tests.scenarios.preemption_stories import ARGS, CLASSES, gone
+from tests.scenarios.stories import T4, event, mem, on, phase, run, shares, until
 from tests.scenarios.world import Object
 from tests.unit.deviceplugin.usage import made
 
@@ -40,12 +41,17 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 GIB = 1024
 """MiB."""
 METER = "gangshare-usage-abcde"
+IDLE_S = 1
+"""Seconds after which pods give way first."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running() -> AsyncIterator[EmbeddedWorld]:
-    async with embedded.a_cluster(NodeSpec(name=T4, profile="t4x4")) as cluster:
+    args = [*ARGS, f"--idle-first={IDLE_S}"]
+    async with embedded.a_cluster(NodeSpec(name=T4, profile="t4x4"), extender_args=args) as cluster:
         made_world = EmbeddedWorld(cluster)
+        for each in CLASSES:
+            await made_world.create(each)
         await made_world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.NAMESPACE}})
         yield made_world
 
@@ -180,6 +186,45 @@ async def test_who_takes_more_and_who_is_idle_is_shown_and_told(world: EmbeddedW
         await world.delete_pod("default", "lazy", 0)
         await shown(world, port, lambda uses: "lazy" not in uses, "its rows end with the pod")
         assert not [key for key in await series(port) if key[1] == "lazy"]
+
+
+async def test_who_uses_no_gpu_gives_way_before_younger_pods_that_work(world: EmbeddedWorld, tmp_path: Path) -> None:
+    """Without the mark a younger one would go, since it has worked for less long."""
+    whole = {names.WHOLE_GPU: 1}
+    names_ = ["sleeps", "works-1", "works-2", "works-3"]
+    for name in names_:
+        await run(world, a_pod(name, a_container(limits=whole), priorityClassName="batch", **on(T4)))
+    driver = Driver(world, tmp_path)
+    for number, name in enumerate(names_):
+        await driver.use(name, 200 + number, GIB, 0 if name == "sleeps" else 40)
+    async with measuring(world, driver, mark_idle_s=float(IDLE_S)):
+        await until(world, lambda: marked(world, "sleeps"), "it is marked")
+        assert not any([await marked(world, name) for name in names_[1:]])
+        await driver.use("sleeps", 200, GIB, 40)
+        await until(world, lambda: not_marked(world, "sleeps"), "it works again")
+        await driver.use("sleeps", 200, GIB, 0)
+        await until(world, lambda: marked(world, "sleeps"), "it is marked again")
+        assert [await phase(world, name) for name in names_] == 4 * ["Running"], "nobody goes for idleness alone"
+        await asyncio.sleep(IDLE_S)  # the mark has whole seconds, rounded up
+        await world.create_pod(a_pod("urgent", a_container(limits=whole), priorityClassName="urgent", **on(T4)))
+        assert "default/urgent of priority 1000" in await event(world, "sleeps", "Preempted")
+        await gone(world, "sleeps")
+        await until(world, lambda: is_running(world, "urgent"), "urgent runs")
+        assert [await phase(world, name) for name in names_[1:]] == 3 * ["Running"]
+
+
+async def marked(world: EmbeddedWorld, name: str) -> bool:
+    """Whether the measuring process says that the pod is idle."""
+    pod = await world.pod("default", name)
+    return bool(pod) and idle.of(objects.decode_pod(json.dumps(pod).encode())) is not None
+
+
+async def not_marked(world: EmbeddedWorld, name: str) -> bool:
+    return not await marked(world, name)
+
+
+async def is_running(world: EmbeddedWorld, name: str) -> bool:
+    return await phase(world, name) == "Running"
 
 
 async def test_a_forged_allocation_promises_nothing_until_the_true_one_is_back(

@@ -9,7 +9,7 @@ Sources: NVIDIA container toolkit (apply-cuda-memory-limits), "MPS v3 Memory Par
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -45,8 +45,13 @@ class Driver(msgspec.Struct):
         return None if hard is None else MemoryLimit(hard)
 
 
-def apply_limits(env: Mapping[str, str], group: Path, root: Path, driver: Driver) -> None:
-    """What the hook does for a container with this environment and control group; raises HookError."""
+def apply_limits(
+    env: Mapping[str, str], group: Path, root: Path, driver: Driver, uuids: Iterable[str] | None = None
+) -> None:
+    """What the hook does for a container with this environment and control group; raises HookError.
+
+    `uuids`: of the GPUs; otherwise those that the environment shows.
+    """
     request, limit = env.get(names.MEMORY_REQUEST), env.get(names.MEMORY_LIMIT)
     if request is None or limit is None:
         return
@@ -60,7 +65,7 @@ def apply_limits(env: Mapping[str, str], group: Path, root: Path, driver: Driver
         raise HookError(f"the request {soft} is above the limit {hard}")
     if not driver.has_call:
         raise HookError("the driver has no nvmlDeviceSetMemoryLimits_v1")
-    for uuid in env[names.VISIBLE_DEVICES].split(","):
+    for uuid in env[names.VISIBLE_DEVICES].split(",") if uuids is None else uuids:
         driver.set(uuid, group, soft, hard)
 
 

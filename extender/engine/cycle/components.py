@@ -92,7 +92,7 @@ class Components:
         self.indexes = Indexes(self.ledger.nodes)
         self.classes = Classes(self.ledger.stock, self.quarantine, self.outbox)
         self.offers = Offers(self.ledger.nodes, self.indexes, settings)
-        self.isolation_defaults = IsolationDefaults(settings.isolation)
+        self.isolation_defaults = IsolationDefaults(settings.default_isolation)
         self.observer = Observer(self._context, self.classes, self.isolation_defaults)
         self.holds = Holds(self.ledger, self.quarantine, settings.soft_charge_s, settings.undecided_s)
         self.presence = Presence()

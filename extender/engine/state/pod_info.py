@@ -14,7 +14,7 @@ from extender.engine.state.intree import ANYWHERE, Constraints, constraints
 from extender.engine.types import trust
 from gangfilter import dialects
 from gangfilter.values import Reader, both, run_time
-from protos.contract import names
+from protos.contract import idle, names
 from protos.contract.bounds import GRACE
 from protos.contract.objects import Pod
 from protos.contract.printable import brief
@@ -75,6 +75,10 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """When it was scheduled."""
     saved: float = 0.0
     """Its last checkpoint or its start: an eviction loses the work since then."""
+    idle_since: float = math.inf
+    """Since when it uses none of its GPUs, as the measuring process says; infinity if it does not say so."""
+    idle_until: float = 0.0
+    """Until when that is believed."""
     grace_s: float = GRACE_S
     """The grace period of an eviction."""
     hurried: bool = False
@@ -101,6 +105,10 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """Whether it is ours and on a node, and does not terminate within `bounds.GRACE`."""
         return self.ours and self.on_node and not self.leaving
 
+    def idle_s(self, now: float) -> float:
+        """For how long it has used none of its GPUs, 0 if that is not known."""
+        return max(0.0, now - self.idle_since) if now < self.idle_until else 0.0
+
 
 UNREAD = PodInfo()
 """Of a pod that was not read yet or is in quarantine."""
@@ -122,6 +130,7 @@ def read(pod: Pod, before: PodInfo, schedulers: Collection[str], clock: Clock, n
         ends = clock(deleted, now)
     lingers = on_node and _lingers(deleted is not None, ends, now)
     restartable = not deleted and on_node and annotations.get(names.RESTARTABLE) == "true"
+    said = idle.of(pod) if on_node else None
     nominated = "" if on_node else pod.status.nominated_node_name or ""
     return PodInfo(
         ours=ours,
@@ -142,6 +151,8 @@ def read(pod: Pod, before: PodInfo, schedulers: Collection[str], clock: Clock, n
         ends=ends,
         since=since,
         saved=saved,
+        idle_since=clock(said.since, now) if said else math.inf,
+        idle_until=clock(said.until, 0.0) if said else 0.0,
         grace_s=GRACE_S if grace is None else float(GRACE.capped(grace)),
         hurried=grace is not None and grace > GRACE.most,
         labels=meta.labels if on_node else _NONE,
@@ -159,9 +170,15 @@ def shifted(info: PodInfo, by: float, now: float) -> PodInfo:
     """The info after the wall clock moved ahead by these seconds: all of its times are earlier."""
     deleted, ends = info.leaving or info.lingers, info.ends - by
     lingers = _lingers(deleted, ends, now)
-    since, saved = info.since - by, info.saved - by
     return msgspec.structs.replace(
-        info, since=since, saved=saved, ends=ends, leaving=deleted and not lingers, lingers=lingers
+        info,
+        since=info.since - by,
+        saved=info.saved - by,
+        idle_since=info.idle_since - by,
+        idle_until=info.idle_until - by,
+        ends=ends,
+        leaving=deleted and not lingers,
+        lingers=lingers,
     )
 
 

@@ -122,9 +122,10 @@ def preempting(who: str, units: str, over_quota: str, *, spare: bool) -> Reason:
     return Reason("Preempting", f"{who} preempts pods of lower priority", units)
 
 
-def preempted(by: str, priority: int, unit: str) -> Reason:
-    """The pod is a victim of `by`; all pods of `unit` are."""
-    return Reason("Preempted", f"{by} of priority {priority} preempts this pod", f"{unit} is evicted")
+def preempted(by: str, priority: int, unit: str, *, idle: bool = False) -> Reason:
+    """The pod is a victim of `by`; all pods of `unit` are. `idle`: it goes first since it uses none of its GPUs."""
+    told = f"{unit} is evicted" + ", which uses none of its GPUs" * idle
+    return Reason("Preempted", f"{by} of priority {priority} preempts this pod", told)
 
 
 def scaling_in(by: str, priority: int) -> Reason:

@@ -38,6 +38,7 @@ _SECONDS = (
     "replacement_hold_s",
     "reservation_ttl_s",
     "min_runtime_s",
+    "idle_first_s",
     "scale_in_timeout_s",
     "scale_out_delay_s",
     "backfill_delay_s",
@@ -81,7 +82,7 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             "refuse: they stay pending; warn: they get an Event only."
         ),
     ] = "refuse"
-    isolation: Annotated[
+    default_isolation: Annotated[
         Demanded,
         Flag(
             "What pods demand for parts of GPUs if neither they nor their namespace say (gangshare.io/isolation). "
@@ -103,6 +104,13 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
         bool, Flag("Preempt pods of lower priority for pending pods and gangs. Needs --reservation-ttl above 0.")
     ] = True
     min_runtime_s: Annotated[float, Flag("Seconds that a pod or gang runs before it may be preempted.")] = 30.0
+    idle_first_s: Annotated[
+        float,
+        Flag(
+            "Seconds without use of a GPU after which pods give way first in preemption, among those of equal "
+            "priority. Needs components/usage-idle. 0 disables."
+        ),
+    ] = 0.0
     elastic_gangs: Annotated[
         bool,
         Flag(

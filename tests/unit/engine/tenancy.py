@@ -22,9 +22,9 @@ CONTROLLER = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid
 class Town:
     """Nodes n0, n1, … with so many GPUs each, and the pods that were settled there."""
 
-    def __init__(self, sizes: Sequence[int], mem: int = 10, *, backwards: bool = False) -> None:
+    def __init__(self, sizes: Sequence[int], mem: int = 10, *, backwards: bool = False, **settings: Any) -> None:
         """`backwards`: the last node is seen first."""
-        self.engine = Engine(Settings())
+        self.engine = Engine(Settings(**settings))
         self.now = 100.0
         self.sizes = {f"n{number}": size for number, size in enumerate(sizes)}
         for name, size in sorted(self.sizes.items(), reverse=backwards):

@@ -181,7 +181,7 @@ def test_a_running_pod_stays_and_counts_when_the_level_falls() -> None:
 
 
 def test_the_pod_goes_before_its_namespace_and_that_before_the_cluster() -> None:
-    story = Story(a_host("a"), a_host("c", DRIVER), a_host("d", MPS), isolation="memory")
+    story = Story(a_host("a"), a_host("c", DRIVER), a_host("d", MPS), default_isolation="memory")
     assert possible(story, a_pod("p", mem=4)) == {"c", "d"}
     assert possible(story, demanding("q", "any")) == {"a", "c", "d"}
     story.tell(a_namespace("compute"))
@@ -281,7 +281,7 @@ def test_a_bound_pod_keeps_its_gpus_whatever_the_default_becomes() -> None:
     story = Story(a_host("a"))
     pod = a_pod(mem=4)
     place = story.bind(pod, story.filter(pod)[0])
-    again = Story(a_host("a"), isolation="memory")
+    again = Story(a_host("a"), default_isolation="memory")
     again.tell(PodSeen(bound(pod, place)))
     again.tell(PodSeen(changed(bound(pod, place), {**pod.metadata.annotations, **place.annotations})))
     books = again.engine.nodes["a"].books

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deviceplugin.usage.settings import Settings
 from protos.contract import names
@@ -17,6 +18,7 @@ from tests.unit.manifests.test_rights import bindings, rights_of
 Kustomize = Callable[[str], Objects]
 READS = {("", "pods", "list watch"), ("", "nodes", "list watch")}
 TELLS = {("", "events", "create patch")}
+MARKS = {("", "pods/status", "patch")}
 
 
 def rights(objects: Objects) -> set[tuple[str, str, str]]:
@@ -54,6 +56,22 @@ def test_it_writes_events_alone_and_only_if_they_are_asked_for(
     assert rights(objects) == expected
     (container,) = objects.containers("DaemonSet", names.USAGE).values()
     assert container.get("args", []) == (["--overuse-events"] if expected > READS else [])
+
+
+def test_it_marks_idle_pods_only_if_that_is_asked_for(kustomize: Kustomize, tmp_path: Path) -> None:
+    objects = with_components(kustomize, tmp_path, "usage", "usage-idle")
+    assert rights(objects) == READS | MARKS
+    policies = objects.of("ValidatingAdmissionPolicy")
+    bound = {each["spec"]["policyName"] for each in objects.of("ValidatingAdmissionPolicyBinding").values()}
+    for name in ("gangshare-usage-idle", "gangshare-idle"):
+        assert policies[name]["spec"]["failurePolicy"] == "Fail"
+        assert name in bound
+        assert names.IDLE in yaml.safe_dump(policies[name])
+    (container,) = objects.containers("DaemonSet", names.USAGE).values()
+    assert {"name": "GANGSHARE_MARK_IDLE", "value": "300"} in container["env"]
+    (tmp_path / "both").mkdir()
+    both = with_components(kustomize, tmp_path / "both", "usage", "usage-events", "usage-idle")
+    assert rights(both) == READS | TELLS | MARKS
 
 
 def test_its_port_is_for_those_who_may_read_metrics(kustomize: Kustomize, tmp_path: Path) -> None:

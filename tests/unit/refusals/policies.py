@@ -109,6 +109,13 @@ RULINGS = [
         "test_a_tenant_asks_for_no_room",
         "leave it out, or ask for the right",
     ),
+    Ruling(
+        "gangshare-idle",
+        "the annotation gangshare.io/idle may not be <set, changed or removed> by <user>: it says since when a pod "
+        "uses none of its GPUs, and gangshare-usage alone writes it",
+        "leave it out of pods, templates and backups",
+        "test_component_rights.py::test_nobody_else_says_that_a_pod_is_idle_or_that_it_is_not",
+    ),
     _right(
         "gangshare-reservation",
         "the annotation gangshare.io/reservation may say preempting only if the extender writes it: it says that the "

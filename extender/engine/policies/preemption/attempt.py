@@ -233,7 +233,8 @@ class PreemptionAttempt:
         unit = self._unit_of[victim.uid]
         if unit.over_quota:
             return Evict(victim.ref, refusals.reclaimed(self.by.who, unit.who, unit.over_quota), insist=False)
-        return Evict(victim.ref, refusals.preempted(self.by.who, self.by.priority, unit.who), insist=False)
+        why = refusals.preempted(self.by.who, self.by.priority, unit.who, idle=unit.idle)
+        return Evict(victim.ref, why, insist=False)
 
     def _goes(self, uid: str) -> bool:
         pod = self._context.running_pods.of(uid)

@@ -61,6 +61,8 @@ class Unit(msgspec.Struct, frozen=True):
     lost: float
     """GPU-seconds of work that would be lost."""
     gpus: float
+    idle: bool = False
+    """Its pods with GPUs have used none for so long that it gives way first."""
     spare: bool = False
     """A surplus member: its gang goes on without it."""
     yields: bool = False
@@ -81,10 +83,10 @@ class Unit(msgspec.Struct, frozen=True):
         return "spare" if self.spare else "gang" if self.gang is not None else "pod"
 
     @property
-    def cost(self) -> tuple[bool, int, float, bool, int, float, float, str]:
-        """Cheapest first: those that yield, lower priority, less work lost, surplus, fewer GPUs, younger; by name."""
+    def cost(self) -> tuple[bool, int, bool, float, bool, int, float, float, str]:
+        """Cheapest first: who yields, lower priority, idle, less work lost, surplus, fewer GPUs, younger; by name."""
         worst = self.rank, self.gpus, -self.since, self.who
-        return not self.yields, self.priority, self.lost, not self.spare, *worst
+        return not self.yields, self.priority, not self.idle, self.lost, not self.spare, *worst
 
 
 U = TypeVar("U", bound=Unit | None)
@@ -115,6 +117,7 @@ class Units:
     def __init__(self, context: PolicyContext, elastic: Elastic) -> None:
         self._context, self._elastic = context, elastic
         self._ledger, self._gangs = context.ledger, context.gangs
+        self._idle_s = context.settings.idle_first_s
 
     def found(self, now: float, may_take: MayTake, min_runtime_s: float = 0.0) -> Generator[int, None, list[Unit]]:
         """The units that may be taken and have run for so long, cheapest first."""
@@ -153,14 +156,14 @@ class Units:
         pods = [self._ledger.pods[member.uid] for member in gang.at(Stage.BOUND)]
         if not pods or not all(map(self._may_go, pods)):
             return
-        lost = 0.0
+        lost, idle = 0.0, True
         yields = self._elastic.yields(gang)
         for rank, member in enumerate(self._elastic.spared(gang)):
             pod = self._ledger.pods[member.uid]
             who = f"{pod.ref}, which gang {gang.key} can spare"
             spare = self._unit(who, [pod], now, gang=gang)
-            lost = max(lost, spare.lost)
-            yield msgspec.structs.replace(spare, spare=True, yields=yields, rank=rank, lost=lost)
+            lost, idle = max(lost, spare.lost), idle and spare.idle
+            yield msgspec.structs.replace(spare, spare=True, yields=yields, rank=rank, lost=lost, idle=idle)
         yield self._unit(f"gang {gang.key}", pods, now, gang=gang)
 
     def _may_go(self, pod: PodState) -> bool:
@@ -179,6 +182,7 @@ class Units:
             for pod, info, held in zip(pods, [pod.info for pod in pods], gpus, strict=True)
         )
         highest = max(pod.priority for pod in pods)
+        idle_s = min((pod.info.idle_s(now) for pod, held in zip(pods, gpus, strict=True) if held), default=0.0)
         return Unit(
             who=who,
             victims=victims,
@@ -187,4 +191,5 @@ class Units:
             since=max(pod.info.since for pod in pods),
             lost=sum(victim.lost for victim in victims),
             gpus=sum(gpus),
+            idle=0 < self._idle_s <= idle_s,
         )
