@@ -92,6 +92,8 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     fabric: Fabric | None = None
     isolation: Isolation | None = None
     """What the node has proved for parts; None where the operator asks for none."""
+    mig_single: bool | msgspec.UnsetType = msgspec.UNSET
+    """Whether one of the whole-GPU resource is one MIG instance; written only if so."""
     gpus: tuple[Gpu, ...]
     links: tuple[Link, ...] = ()
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
+from protos.contract import names
 from protos.contract.bounds import MIG_PROFILE
 
 PREFIX = "nvidia.com/mig-"
@@ -55,6 +56,11 @@ def profile(name: str) -> Profile | None:
 def of_resource(resource: str) -> Profile | None:
     """The profile that a resource like `nvidia.com/mig-1g.10gb` names; None for every other resource."""
     return profile(resource.removeprefix(PREFIX)) if resource.startswith(PREFIX) else None
+
+
+def is_ours(resource: str, resources: names.Resources) -> bool:
+    """Whether this is a resource of GPUs or of MIG instances."""
+    return resource in resources.all or of_resource(resource) is not None
 
 
 def index(gpu: int, place: int) -> int:
