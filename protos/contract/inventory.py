@@ -92,10 +92,15 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     fabric: Fabric | None = None
     isolation: Isolation | None = None
     """What the node has proved for parts; None where the operator asks for none."""
-    mig_single: bool | msgspec.UnsetType = msgspec.UNSET
-    """Whether one of the whole-GPU resource is one MIG instance; written only if so."""
     gpus: tuple[Gpu, ...]
     links: tuple[Link, ...] = ()
+    mig_strategy: Literal["single"] | msgspec.UnsetType = msgspec.UNSET
+    """`single`: requests for whole GPUs get MIG instances, too, as with NVIDIA's plugin; else not written."""
+
+    @property
+    def single(self) -> bool:
+        """Whether requests for whole GPUs get instances."""
+        return self.mig_strategy == "single"
 
     @property
     def enforced(self) -> Isolation:

@@ -70,6 +70,11 @@ def index(gpu: int, place: int) -> int:
     return FIRST + gpu * PER_GPU + place
 
 
+def indexes(gpu: int) -> range:
+    """All indexes of instances of a GPU, none beyond the bounds."""
+    return range(index(gpu, 0), index(gpu, 0) + PER_GPU) if 0 <= gpu < FIRST else range(0)
+
+
 def gpu_of(index: int) -> int | None:
     """The index of the GPU of an instance; None for the index of a GPU."""
     return (index - FIRST) // PER_GPU if FIRST <= index < FIRST + FIRST * PER_GPU else None
