@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from deviceplugin.record import Given, Record
-from protos.contract import allocation, codec, names
+from protos.contract import allocation, codec, mig, names
 from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import AskError, Demand, PodAsk, held, parse
 from protos.contract.books import NodeBooks
@@ -200,9 +200,9 @@ def _obstacle(ask: PodAsk, annotated: Mapping[str, Sequence[Share]], ledger: Nod
         if book is None:
             return f"this node has no GPU {uuid}"
         if book.gpu.health != HEALTHY:
-            return f"GPU {book.gpu.index} is {book.gpu.health}"
+            return f"GPU {mig.shown(book.gpu.index)} is {book.gpu.health}"
         if not book.fits(demand):
             mem = amount_of_memory(book.mem_free, ask.unit_mib)
             free = "is held whole" if book.wholes else f"has {mem} and {book.slices_free} slices free"
-            return f"GPU {book.gpu.index} {free}"
+            return f"GPU {mig.shown(book.gpu.index)} {free}"
     return ""

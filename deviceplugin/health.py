@@ -17,6 +17,7 @@ from protos.contract.inventory import HEALTHY
 IGNORED_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 """Errors of the program that ran on the GPU rather than of the GPU. Source: NVIDIA k8s-device-plugin."""
 COOL_DOWN_S = 300.0
+GONE = "gone"
 
 
 class Health:
@@ -91,7 +92,7 @@ class Health:
     def of(self, gpu: Gpu) -> str:
         """The health of this GPU as the inventory writes it."""
         if gpu.uuid in self._lost:
-            return "gone"
+            return GONE
         for uuid in (gpu.uuid, gpu.parent):
             if uuid in self._sick:
                 return f"sick:{self._sick[uuid][0]}"

@@ -33,6 +33,7 @@ from deviceplugin.podresources import PodResources
 from deviceplugin.publish import Publisher
 from deviceplugin.record import Record
 from deviceplugin.register import Registrar
+from deviceplugin.registrars import Registrars
 from deviceplugin.sense import Senses
 from deviceplugin.server import Endpoint
 from deviceplugin.settings import Settings
@@ -89,9 +90,10 @@ class Plugin:
         tell = self.cluster.tell_node
         probe = Probe(settings.cgroup_root, settings.host_root, settings.toolkit_version)
         self._isolation = Watch(settings.isolation, probe, tell)
-        self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics, tell, self._isolation)
+        in_use = self.record.in_use
+        self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics, tell, self._isolation, in_use)
         self._read_back = self._make_read_back()
-        self.registrars: list[Registrar] = []
+        self.registrars: Registrars | None = None
         self._checkpoint = settings.kubelet_dir / names.KUBELET_CHECKPOINT
         self.publisher = Publisher(self.cluster, self.offer, self.metrics, self._settled)
         self.mps = self._make_partner(settings.mps_dir) if settings.mps_dir is not None else None
@@ -106,8 +108,9 @@ class Plugin:
         port = self.settings.metrics_port
         exposed = Exposition(self.metrics.registry, port) if port else nullcontext()
         async with exposed, asyncio.TaskGroup() as group:
-            self._make_registrars(group)
+            self.registrars = self._make_registrars(group)
             parts = [
+                self.registrars.run(),
                 self.senses.run(),
                 self.cluster.watch_pods(),
                 self.cluster.watch_node(),
@@ -115,7 +118,6 @@ class Plugin:
                 self.publisher.run(),
                 self._follow_others(),
                 *([self._read_back.run()] if self._read_back else []),
-                *(registrar.run() for registrar in self.registrars),
                 *(true_list.run() for true_list in self._true_lists()),
             ]
             if self.mps is not None:
@@ -159,7 +161,7 @@ class Plugin:
         if self.mps is not None:
             self.mps.changed = True
 
-    def _make_registrars(self, group: asyncio.TaskGroup) -> None:
+    def _make_registrars(self, group: asyncio.TaskGroup) -> Registrars:
         style = Style(
             strategy=self.settings.device_list_strategy,
             control_nodes=tuple(node for node in CONTROL_NODES if Path(node).exists()),
@@ -169,11 +171,13 @@ class Plugin:
         )
         identify = Identifier(self.kubelet, self.cluster, self.record)
         allocator = Allocator(identify, self.offer, self.corrections, self.metrics, style, group.create_task, self.mps)
-        for resource in self.offer.sharing.served:
+
+        def make(resource: str) -> Registrar:
             endpoint = Endpoint(resource, self.offer, allocator, self.metrics)
             folder, tell = self.settings.kubelet_dir, self.cluster.tell_node
-            registrar = Registrar(endpoint, folder, self.kubelet, self.metrics, tell, self._kubelet_restarted)
-            self.registrars.append(registrar)
+            return Registrar(endpoint, folder, self.kubelet, self.metrics, tell, self._kubelet_restarted)
+
+        return Registrars(self.offer, make)
 
     def _true_lists(self) -> list[TrueList]:
         """The server of PodResources, if it is wanted."""
@@ -205,8 +209,8 @@ class Plugin:
             stamp = files.stamp(self._checkpoint)
             if stamp == seen:
                 continue
-            seen, served = stamp, {r.resource for r in self.registrars if not r.foreign}
-            for resource in sorted(self._take_over(self._here()) & served):
+            seen, ours = stamp, self.registrars.ours if self.registrars else frozenset[str]()
+            for resource in sorted(self._take_over(self._here()) & ours):
                 sentence = f"another device plugin gives {resource} too, {TWICE_REMEDY}"
                 await self.cluster.tell_node(TWICE, sentence, "Warning")
             self.corrections.look_at_all()
@@ -231,8 +235,8 @@ class Plugin:
         """
         entries = [entry for entry in self._read_checkpoint() or () if here is None or entry.uid in here]
         if self.mps is not None:
-            self.mps.load(entry for entry in entries if entry.resource in self.settings.resources.all)
-        return self.record.load(entries, self.offer.inventory, self.settings.resources)
+            self.mps.load(entry for entry in entries if self.offer.sharing.counts(entry.resource))
+        return self.record.load(entries, self.offer.inventory, self.offer.sharing)
 
     def _kubelet_restarted(self, resource: str) -> None:
         entries = self._read_checkpoint()
@@ -248,7 +252,7 @@ class Plugin:
             return None
 
     def _settled(self) -> bool:
-        return bool(self.registrars) and all(registrar.settled for registrar in self.registrars)
+        return self.registrars is not None and self.registrars.settled
 
     def _forget(self, uid: str) -> None:
         self.record.forget(uid)

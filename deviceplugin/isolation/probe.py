@@ -44,8 +44,8 @@ class Probe:
             pods=shows_pods(self._groups),
             toolkit=toolkit,
             toolkit_why=why,
-            gpus=len(machine.gpus),
-            mig=sum(gpu.mig for gpu in machine.gpus),
+            gpus=len(machine.cards),
+            mig=sum(gpu.mig for gpu in machine.cards),
         )
 
     def _toolkit(self, machine: Machine) -> tuple[str, str]:

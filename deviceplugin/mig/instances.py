@@ -42,7 +42,8 @@ class Instances:
 
     def __init__(self, nvml: Any, absent: tuple[type[Exception], ...]) -> None:
         """`absent` are the errors of a call that this driver lacks, and of a device that is not there."""
-        self._nvml, self._absent = nvml, (*absent, AttributeError)
+        self._nvml = nvml
+        self._absent: tuple[type[Exception], ...] = (*absent, AttributeError)
         self._last: dict[str, tuple[Gpu, ...]] = {}
         """By UUID of the GPU."""
         self._refused: frozenset[str] = frozenset()
@@ -125,7 +126,9 @@ class Instances:
         """The end of the profile's name, "" for most profiles, or where the driver does not tell."""
         instance = None if gi is None else self._ask("nvmlDeviceGetGpuInstanceById", handle, gi)
         info = None if instance is None else self._ask("nvmlGpuInstanceGetInfo", instance)
-        for constant, suffix in SUFFIXES.items() if info is not None else ():
+        if info is None:
+            return ""
+        for constant, suffix in SUFFIXES.items():
             number = getattr(self._nvml, constant, None)
             found = None if number is None else self._ask("nvmlDeviceGetGpuInstanceProfileInfo", handle, number)
             if found is not None and found.id == info.profileId:

@@ -39,7 +39,7 @@ def level(state: State | None, machine: Machine, now: float) -> MpsLevel:
         return MpsLevel(why="no MPS component runs on this node")
     if silent(state, now):
         return MpsLevel(why=SILENT)
-    without = [gpu.index for gpu in machine.gpus if not gpu.mig and gpu.uuid not in state.gpus]
+    without = [gpu.index for gpu in machine.cards if not gpu.mig and gpu.uuid not in state.gpus]
     if without:
         return MpsLevel(why=f"GPU {', '.join(map(str, without))} is not given over to MPS"[:256])
     if not any(served.phase == "serving" for served in state.gpus.values()):

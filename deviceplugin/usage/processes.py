@@ -136,14 +136,10 @@ class FakeProcesses:
 
     def read(self) -> tuple[Sample, ...]:
         found = []
-        for uuid, gpu in self._source.gpus():
-            if gpu.health == "gone":
-                continue
-            processes = tuple(
-                Process(each.pid, None if each.mem_mib is None else each.mem_mib * MIB) for each in gpu.processes
-            )
-            sm = {each.pid: each.sm / FULL for each in gpu.processes if each.sm is not None}
-            told = any(each.sm is not None for each in gpu.processes) or not gpu.processes
+        for uuid, fakes in self._source.processes():
+            processes = tuple(Process(each.pid, None if each.mem_mib is None else each.mem_mib * MIB) for each in fakes)
+            sm = {each.pid: each.sm / FULL for each in fakes if each.sm is not None}
+            told = any(each.sm is not None for each in fakes) or not fakes
             found.append(Sample(uuid, processes, sm if told else None))
         if not found:
             raise SourceError("the profile has no GPU")

@@ -66,6 +66,12 @@ class Gpu(msgspec.Struct, frozen=True, cache_hash=True, rename="camel", forbid_u
         """The MIG profile of an instance, "" for a GPU."""
         return self.mig or ""
 
+    @property
+    def slices(self) -> int:
+        """Its compute slices, of seven; all seven for a GPU."""
+        found = mig.profile(self.mig) if self.mig else None
+        return found.slices if found is not None else mig.SLICES
+
 
 class Fabric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The node's part of a multi-node NVLink fabric."""

@@ -88,7 +88,8 @@ class MigNvml(FakeNvml):
         return device.get("ci")
 
     def nvmlDeviceGetGpuInstanceById(self, gpu: Gpu, gi: int) -> Device:
-        return next(each for each in gpu.get("devices") if each is not None and each.fields["gi"] == gi)
+        devices: list[Device] = [each for each in gpu.get("devices") if each is not None]
+        return next(each for each in devices if each.fields["gi"] == gi)
 
     def nvmlGpuInstanceGetInfo(self, device: Device) -> Any:
         return SimpleNamespace(profileId=device.get("profile_id"))
