@@ -48,9 +48,7 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
 
     def counts(self, resource: str) -> bool:
         """Whether this resource is of GPUs that are offered here, by us or by another plugin."""
-        return resource in self.resources.all or (
-            self.mig is not Strategy.NONE and mig.is_ours(resource, self.resources)
-        )
+        return resource in self.resources.all or (self.mig is not Strategy.NONE and self.resources.has(resource))
 
 
 def inventory(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from deviceplugin import adopt
 from deviceplugin.candidates import Name
 from deviceplugin.record import Given
-from protos.contract import mig, names
+from protos.contract import names
 from protos.contract.ask import AskError
 from protos.contract.inventory import Inventory
 from protos.contract.objects import Pod
@@ -92,7 +92,7 @@ def _corrected(pod: api.PodResources, by_container: Ids, resources: names.Resour
         others = [
             entry
             for entry in container.devices
-            if entry.resource_name not in ours and not (own and mig.is_ours(entry.resource_name, resources))
+            if entry.resource_name not in ours and not (own and resources.has(entry.resource_name))
         ]
         del container.devices[:]
         container.devices.extend([*others, *_devices(own)])

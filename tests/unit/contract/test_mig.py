@@ -77,4 +77,4 @@ def test_an_instance_that_cannot_be_one_is_refused(index: int, profile: str) -> 
     [("nvidia.com/gpu", True), ("gangshare.io/gpu-mem", True), ("nvidia.com/mig-1g.10gb", True), ("cpu", False)],
 )
 def test_resources_of_gpus_and_instances_are_ours(resource: str, ours: bool) -> None:
-    assert mig.is_ours(resource, names.DEFAULT_RESOURCES) is ours
+    assert names.DEFAULT_RESOURCES.has(resource) is ours
