@@ -32,6 +32,7 @@ def shipped(name: str) -> Machine:
         ("a100x8-pcie", {"NVIDIA A100 80GB PCIe"}, 8),
         ("t4x4", {"Tesla T4"}, 4),
         ("t4x1", {"Tesla T4"}, 1),
+        ("h100-mig", {"NVIDIA H100 80GB HBM3"}, 8),
         ("a10x2", {"NVIDIA A10"}, 2),
         ("mixed", {"NVIDIA A100-PCIE-40GB", "Tesla T4"}, 6),
     ],
@@ -45,7 +46,7 @@ def test_the_shipped_machines(name: str, models: set[str], count: int) -> None:
 
 
 def test_every_shipped_machine_is_tested_here() -> None:
-    assert len(fake.shipped()) == 9
+    assert len(fake.shipped()) == 10
 
 
 def test_the_dgx1_has_six_nvlinks_a_gpu() -> None:

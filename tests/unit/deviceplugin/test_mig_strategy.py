@@ -73,7 +73,7 @@ def test_single_serves_instances_as_whole_gpus_where_all_are_alike() -> None:
     [
         (UNEVEN, "GPU 1 is not in MIG mode"),
         (a_split_machine("1g.10gb", "2g.20gb"), "there are instances of 1g.10gb, 2g.20gb"),
-        (Machine(gpus=(*EVEN.gpus, a_gpu(1, mig=True))), "GPU 1 has no instance"),
+        (Machine(gpus=(EVEN.gpus[0], a_gpu(1, mig=True), *EVEN.gpus[1:])), "GPU 1 has no instance"),
         (Machine(gpus=(a_gpu(0, mig=True),)), "GPU 0 has no instance"),
     ],
 )
