@@ -42,6 +42,7 @@ async def a_world(folder: Path, strategy: str, **machines: Profile) -> AsyncIter
         nodes.append(NodeSpec(name=name.replace("_", "-"), profile=str(profile)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GANGSHARE_MIG_STRATEGY", strategy)
+        patch.setenv("GANGSHARE_COOL_DOWN", "1")
         async with embedded.a_cluster(*nodes) as cluster:
             world = EmbeddedWorld(cluster)
             await world.wait(world.knows_all_gpus, 60, "the extender knows all GPUs")
