@@ -5,7 +5,7 @@ once for each UUID. Sources: NVML API reference (Multi Instance GPU Management),
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -72,20 +72,26 @@ class Instances:
         known = {each.uuid: each for each in before}
         found: dict[str, Gpu] = {}
         try:
-            for place in range(min(self._ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0, mig.PER_GPU)):
-                device = self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
-                uuid = None if device is None else self._ask("nvmlDeviceGetUUID", device)
-                if uuid is None or uuid in found or gpu.index >= mig.FIRST:
+            for place, uuid, device in self.devices(handle):
+                if uuid in found or gpu.index >= mig.FIRST:
                     continue
                 facts = known.get(uuid)
                 if facts is None or facts.minor != gpu.minor:
-                    facts = self._facts(gpu, handle, device, str(uuid))
+                    facts = self._facts(gpu, handle, device, uuid)
                 if facts is not None:
                     found[uuid] = _on(gpu, facts, mig.index(gpu.index, place))
         except self._nvml.NVMLError as error:
             trouble = f"nvml-{error}".lower().replace(" ", "-")
             return tuple(msgspec.structs.replace(each, trouble=trouble) for each in before)
         return tuple(found.values())
+
+    def devices(self, handle: Any) -> Iterator[tuple[int, str, Any]]:
+        """The MIG devices of a GPU: place, UUID and handle. Raises NVMLError."""
+        for place in range(min(self._ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0, mig.PER_GPU)):
+            device = self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
+            uuid = None if device is None else self._ask("nvmlDeviceGetUUID", device)
+            if uuid is not None:
+                yield place, str(uuid), device
 
     def _facts(self, gpu: Gpu, handle: Any, device: Any, uuid: str) -> Gpu | None:
         """What is constant of an instance; None if it is gone meanwhile, or cannot be offered."""

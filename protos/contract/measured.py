@@ -63,4 +63,5 @@ class Page(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 OUTSIDE = "-"
 """Shown for the container of processes that are in none."""
 WHOLE = "whole GPU"
+INSTANCE = "instance (mig)"
 """The level of a container with whole GPUs: it has no neighbours."""
