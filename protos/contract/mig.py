@@ -38,7 +38,9 @@ KNOWN = (
 """GPU instances of A30, A100, H100, H200, H20, GH200, B200, GB200, GB300, RTX PRO 5000 and 6000. Sources: NVIDIA
 Multi-Instance GPU User Guide, the default configuration of mig-parted."""
 
-_PROFILE = re.compile(r"(?:(?P<compute>[1-7])c\.)?(?P<slices>[1-7])g\.(?P<memory>[0-9]{1,4})gb(?:[+.-][a-z0-9.+-]{1,19})?")
+_PROFILE = re.compile(
+    r"(?:(?P<compute>[1-7])c\.)?(?P<slices>[1-7])g\.(?P<memory>[0-9]{1,4})gb(?:[+.-][a-z0-9.+-]{1,19})?"
+)
 
 
 class Profile(msgspec.Struct, frozen=True):
