@@ -268,6 +268,8 @@ def test_a_class_with_a_profile_is_narrowed_by_none_other() -> None:
 def test_no_instances_are_no_request_and_a_bound_pod_with_several_profiles_is_charged_the_first() -> None:
     none = a_pod(containers=[mig(SMALL, 0)])
     assert parse(none, names.Resources()) is None
+    with pytest.raises(AskError, match=r"asks nvidia.com/mig-1g\.10gb 0, which is no GPU"):
+        parse(a_pod(containers=[a_container("main", limits={"nvidia.com/mig-1g.10gb": "0k"})]), names.Resources())
     both = {"nvidia.com/mig-1g.10gb": "2", "nvidia.com/mig-2g.20gb": "1"}
     found = held(a_pod(containers=[a_container("main", limits=both)]), names.Resources())
     expected = ContainerAsk(name="main", gpus=2, whole="nvidia.com/mig-1g.10gb", profile=SMALL)
