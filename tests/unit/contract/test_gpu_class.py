@@ -52,6 +52,7 @@ def test_every_field_is_read() -> None:
             min_cc=(8, 0),
             link="nvlink",
             numa_local=True,
+            profile="1g.10gb",
             isolation="memory",
         ),
     )
