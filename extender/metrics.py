@@ -45,10 +45,13 @@ PENDING = _gauge(
     (),
     "Pending pods of all queues: those that request GPUs, and all others of the extender's schedulers.",
 )
-MEM = _gauge("gangshare_gpu_memory_units", _GPU, "GPU memory, in units.")
+MEM = _gauge(
+    "gangshare_gpu_memory_units", _GPU, "GPU memory, in units. Of a GPU in MIG mode only its instances have it."
+)
 MEM_FREE = _gauge("gangshare_gpu_memory_free_units", _GPU, "GPU memory that is free, in units.")
 SLICES_FREE = _gauge("gangshare_gpu_slices_free", _GPU, "Time slices of a GPU that are free.")
 OFFERED = _gauge("gangshare_gpu_offered", _GPU, "1 if the GPU is healthy and not cordoned.")
+INSTANCE = _gauge("gangshare_mig_instance", (*_GPU, "profile"), "1 for each MIG instance, with its profile.")
 ISOLATION = _gauge(
     "gangshare_node_isolation",
     ("node", "memory", "compute"),
@@ -154,8 +157,8 @@ STEPS = _histogram(
 VIOLATIONS = _gauge("gangshare_invariant_violations", (), "Invariants that the last check found violated.")
 
 TABLE = (
-    BOOKINGS, PENDING, MEM, MEM_FREE, SLICES_FREE, OFFERED, ISOLATION, INFO, VERB_SECONDS, DECISIONS, QUARANTINED,
-    GANGS, GANG_SECONDS, *ENGINE_COUNTERS,
+    BOOKINGS, PENDING, MEM, MEM_FREE, SLICES_FREE, OFFERED, INSTANCE, ISOLATION, INFO, VERB_SECONDS, DECISIONS,
+    QUARANTINED, GANGS, GANG_SECONDS, *ENGINE_COUNTERS,
     QUEUE_FAIR_SHARE, QUEUE_ALLOCATED, QUEUE_REQUESTED, QUEUE_SHARE, QUEUE_OVER, QUEUE_PODS,
     LISTS, WATCHING, LEADER, REPLAY, LAG, STEPS, VIOLATIONS,
 )  # fmt: skip

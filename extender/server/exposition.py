@@ -20,7 +20,9 @@ from extender.engine.types.subject import SubjectKind
 from extender.metrics import Spec
 from extender.server.desk import SLICE, Pieces, current
 from gangfilter.table import Phase
+from protos.contract import mig
 from protos.contract.gpu_book import GpuBook
+from protos.contract.inventory import IN_MIG_MODE
 from protos.contract.printable import printable
 from protos.contract.queue import GPU, GPUS
 
@@ -77,8 +79,16 @@ def _pieces(engine: Engine, tenants: bool) -> Iterator[str]:
         yield _head(spec)
         for node in current(engine.nodes):
             gpus = node.books.gpus if node.books else {}
-            lines = (_line(spec, (node.name, uuid, str(book.gpu.index)), value(book)) for uuid, book in gpus.items())
-            yield "".join(lines)
+            yield "".join(
+                _line(spec, (node.name, uuid, mig.shown(book.gpu.index)), value(book))
+                for uuid, book in gpus.items()
+                if book.gpu.health != IN_MIG_MODE or spec is metrics.OFFERED
+            )
+    yield _head(metrics.INSTANCE)
+    for node in current(engine.nodes):
+        instances = [book.gpu for book in node.books.gpus.values() if book.gpu.mig] if node.books else []
+        of_each = ((node.name, gpu.uuid, mig.shown(gpu.index), gpu.profile) for gpu in instances)
+        yield "".join(_line(metrics.INSTANCE, labels, 1) for labels in of_each)
     yield _head(metrics.ISOLATION)
     for node in current(engine.nodes):
         isolation = node.books.inventory.isolation if node.books else None
@@ -115,7 +125,7 @@ def _allocations(pod: PodState) -> Iterator[str]:
         return
     for container, shares in pod.allocation.containers.items():
         for share in shares:
-            labels = (pod.ref.namespace, pod.ref.name, container, share.uuid, pod.node, str(share.index))
+            labels = (pod.ref.namespace, pod.ref.name, container, share.uuid, pod.node, mig.shown(share.index))
             yield _line(metrics.INFO, labels, 1)
 
 

@@ -5,7 +5,7 @@ Only limits count, as in the kubelet for device plugins. A pod without GPU resou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -200,10 +200,7 @@ def _container(container: Container, kind: Kind, count: int, resources: names.Re
     limits = container.resources.limits if container.resources else {}
     mem, slices, whole, shared = (_amount(container.name, name, limits, resources) for name in resources.all)
     if not (mem or slices or whole or shared):
-        zero = " and ".join(f"{name} 0" for name in resources.all if name in limits)
-        raise AskError(
-            "AskZero", f"container {container.name} asks {zero}, which is no GPU: ask one or more, or leave it out"
-        )
+        raise _zero(container, [name for name in resources.all if name in limits])
     if ((whole or shared) and (mem or slices)) or (whole and shared):
         both = [name for name in resources.all if limits.get(name)]
         raise AskError(
@@ -249,8 +246,16 @@ def _of_resource(container: Container, kind: Kind, name: str, resources: names.R
         raise AskError("AskMalformed", f"{asks}: expected a MIG profile, like {mig.PREFIX}1g.10gb")
     count = _amount(container.name, name, container.resources.limits if container.resources else {}, resources)
     if not count:
-        raise AskError("AskZero", f"container {container.name} asks {name} 0, which is no GPU: ask one or more")
+        raise _zero(container, [name])
     return ContainerAsk(name=container.name, kind=kind, gpus=count, whole=name, profile=profile.name)
+
+
+def _zero(container: Container, resources: Sequence[str]) -> AskError:
+    """The container asks for nothing of these."""
+    zero = " and ".join(f"{name} 0" for name in resources)
+    return AskError(
+        "AskZero", f"container {container.name} asks {zero}, which is no GPU: ask one or more, or leave it out"
+    )
 
 
 def _counted_whole(ask: ContainerAsk, count: int) -> AskError:

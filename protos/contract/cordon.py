@@ -19,7 +19,7 @@ def marks(text: str) -> frozenset[str]:
 
 
 def covered(entries: frozenset[str], inventory: Inventory) -> frozenset[str]:
-    """The UUIDs of the GPUs that the entries name. With a GPU, its MIG instances are; one of them is named like `3:1`."""
+    """The UUIDs of the GPUs that the entries name, with their MIG instances; one of these is named like `3:1`."""
     if not entries:
         return frozenset()
     named = {gpu.index: gpu.uuid for gpu in inventory.gpus if gpu.uuid in entries or mig.shown(gpu.index) in entries}

@@ -227,8 +227,8 @@ CLASSES = texts(
     {
         "metadata": meta("large", ""),
         "spec": {"models": ["T4", "V100*"], "minMemory": "8Gi", "maxMemory": "80Gi", "minClockMHz": 100,
-                 "minComputeCapability": "7.0", "link": "nvlink", "numaLocal": True, "isolation": "any",
-                 "description": "d"},
+                 "minComputeCapability": "7.0", "link": "nvlink", "numaLocal": True, "migProfile": "1g.10gb",
+                 "isolation": "any", "description": "d"},
     }
 )  # fmt: skip
 BUDGETS = texts(

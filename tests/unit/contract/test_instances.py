@@ -258,16 +258,20 @@ def test_what_cannot_be_asked(pod: Pod, code: str, sentence: str) -> None:
 def test_a_class_with_a_profile_is_narrowed_by_none_other() -> None:
     of_class = Selection(profile=SMALL)
     found = parse(a_pod(mem=4), names.Resources(), of_class)
-    assert found is not None and found.containers[0].profile == SMALL
+    assert found is not None
+    assert found.containers[0].profile == SMALL
     assert not found.selection.selective
-    with pytest.raises(AskError, match="expected 1g.10gb, as its GpuClass says"):
+    with pytest.raises(AskError, match=r"expected 1g\.10gb, as its GpuClass says"):
         parse(a_pod(mem=4, annotations={names.MIG_PROFILE: LARGE}), names.Resources(), of_class)
 
 
 def test_no_instances_are_no_request_and_a_bound_pod_with_several_profiles_is_charged_the_first() -> None:
     none = a_pod(containers=[mig(SMALL, 0)])
     assert parse(none, names.Resources()) is None
+    with pytest.raises(AskError, match=r"asks nvidia.com/mig-1g\.10gb 0, which is no GPU"):
+        parse(a_pod(containers=[a_container("main", limits={"nvidia.com/mig-1g.10gb": "0k"})]), names.Resources())
     both = {"nvidia.com/mig-1g.10gb": "2", "nvidia.com/mig-2g.20gb": "1"}
     found = held(a_pod(containers=[a_container("main", limits=both)]), names.Resources())
     expected = ContainerAsk(name="main", gpus=2, whole="nvidia.com/mig-1g.10gb", profile=SMALL)
-    assert found is not None and found.containers == (expected,)
+    assert found is not None
+    assert found.containers == (expected,)

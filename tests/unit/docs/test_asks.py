@@ -112,7 +112,7 @@ def test_the_table_of_annotations_holds_all_that_a_pod_may_say() -> None:
     asked = {
         names.GPU_COUNT, names.GPU_CLASS, names.GPU_MODEL, names.GPU_UUID, names.MIN_GPU_MEMORY, names.MIN_CLOCK_MHZ,
         names.MIN_COMPUTE_CAPABILITY, names.LINK, names.MIXED_MODELS, names.PLACEMENT,
-        names.ISOLATION,
+        names.ISOLATION, names.MIG_PROFILE,
     }  # fmt: skip
     assert told == asked
 

@@ -173,8 +173,8 @@ VALUES = {
     names.ISOLATION: ["any", "memory", "compute", "Memory", "mps", ""],
     names.LINK: ["prefer", "nvlink", "any", "nvswitch", "", "NVLink"],
     names.MIG_PROFILE: [
-        "1g.10gb", "1c.3g.40gb", "1g.10gb+me", "1g.10gb.me", "1g.24gb-me", "1g.10GB", "small", "8g.80gb", "1g.10gb+", "",
-        f"1g.10gb+{'x' * 19}", f"1g.10gb+{'x' * 20}",
+        "1g.10gb", "1c.3g.40gb", "1g.10gb+me", "1g.10gb.me", "1g.24gb-me", "1g.10GB", "small", "8g.80gb", "1g.10gb+",
+        "", f"1g.10gb+{'x' * 19}", f"1g.10gb+{'x' * 20}",
     ],
     names.MIN_CLOCK_MHZ: ["1400", "0", "1400MHz", "", "1234567890"],
     names.MIN_COMPUTE_CAPABILITY: ["8", "8.0", "8.", "v8", "8.0.1", ""],
