@@ -191,10 +191,20 @@ def _allocation(
     )
 
 
+def _suited(ask: PodAsk, annotated: Mapping[str, Sequence[Share]], ledger: NodeBooks) -> bool:
+    """Whether each container may have its GPUs: of MIG instances only those that satisfy it."""
+    return all(
+        ledger.amounts(container, ledger.gpus[share.uuid].gpu) is not None
+        for container in ask.containers
+        for share in annotated[container.name]
+        if share.uuid in ledger.gpus
+    )
+
+
 def _obstacle(ask: PodAsk, annotated: Mapping[str, Sequence[Share]], ledger: NodeBooks) -> str:
     """Why the annotation cannot be followed, "" if it can."""
     charges = ledger.charges(ask, annotated)
-    if charges is None:
+    if charges is None or not _suited(ask, annotated, ledger):
         return "its annotation does not name the GPUs that it asks for"
     for uuid, demand in charges.items():
         book = ledger.gpus.get(uuid)

@@ -63,5 +63,6 @@ class Page(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 OUTSIDE = "-"
 """Shown for the container of processes that are in none."""
 WHOLE = "whole GPU"
-INSTANCE = "instance (mig)"
 """The level of a container with whole GPUs: it has no neighbours."""
+INSTANCE = "instance (mig)"
+"""That of a container with a MIG instance, for the same reason."""

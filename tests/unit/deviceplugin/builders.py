@@ -18,6 +18,7 @@ from protos.contract.allocation import Allocation, Share
 from protos.contract.inventory import Inventory
 
 KEYS = {"mem": names.GPU_MEM, "slices": names.GPU_SLICE, "whole": names.WHOLE_GPU, "shared": names.SHARED_GPU}
+KEYS["small"] = "nvidia.com/mig-1g.10gb"
 
 
 def a_gpu(index: int = 0, mem: int = 16, **more: Any) -> Gpu:

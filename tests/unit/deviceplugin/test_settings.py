@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from deviceplugin import settings
+from deviceplugin.mig.strategy import Strategy
 from deviceplugin.settings import Settings
+from deviceplugin.slices import TimeSlicing
 from protos.contract.shared_settings import SettingsError
 
 
@@ -45,3 +47,20 @@ def test_a_setting_that_cannot_be_used_is_an_error_that_names_it(bad: dict[str, 
 def test_seconds_are_a_number(seconds: float) -> None:
     with pytest.raises(SettingsError, match=r"--cool-down is .*: expected 0 or more"):
         Settings(node_name="n", cool_down_s=seconds)
+
+
+@pytest.mark.parametrize(
+    ("flag", "file", "expected"),
+    [("none", "mixed", "mixed"), ("single", "mixed", "single"), ("mixed", "none", "mixed"), ("none", "none", "none")],
+)
+def test_the_strategy_for_mig_is_that_of_the_flag_or_else_of_the_file(flag: str, file: str, expected: str) -> None:
+    of_file = TimeSlicing(mig=Strategy(file))
+    made = Settings(node_name="n", mig_strategy=Strategy(flag), time_slicing=of_file)
+    assert (made.mig, made.sharing.mig) == (expected, expected)
+
+
+def test_replicas_of_whole_gpus_and_instances_as_whole_gpus_exclude_each_other() -> None:
+    replicas = TimeSlicing({"nvidia.com/gpu": 4}, mig=Strategy.SINGLE)
+    with pytest.raises(SettingsError, match=r"--mig-strategy is single, .* replicas of nvidia.com/gpu"):
+        Settings(node_name="n", time_slicing=replicas)
+    Settings(node_name="n", time_slicing=TimeSlicing({"nvidia.com/gpu.shared": 4}, mig=Strategy.SINGLE))
