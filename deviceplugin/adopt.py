@@ -14,8 +14,8 @@ from deviceplugin.record import Given, Record
 from protos.contract import allocation, codec, names
 from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import AskError, Demand, PodAsk, held, parse
-from protos.contract.books import NodeBooks
 from protos.contract.ask_words import wanted
+from protos.contract.books import NodeBooks
 from protos.contract.choose import choose, misfit
 from protos.contract.inventory import HEALTHY, Gpu, Inventory
 from protos.contract.objects import ENDED, Pod
