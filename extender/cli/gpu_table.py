@@ -38,16 +38,20 @@ def gpus(nodes: Sequence[Node], pods: bool) -> RenderableType:
 
 
 def alike_instances(gpus: Sequence[Gpu]) -> Iterator[tuple[Gpu, int]]:
-    """The GPUs; of idle MIG instances that are alike the first of each GPU, with their number."""
+    """The GPUs, each before its MIG instances; of idle instances that are alike the first, with their number."""
     counts: dict[object, int] = {}
 
     def kind(gpu: Gpu) -> object:
         idle = gpu.profile and not (gpu.pods or gpu.other_pods or gpu.mem_used)
         return (mig.gpu_of(gpu.index), gpu.profile, health(gpu), gpu.mem) if idle else gpu.index
 
+    def place(gpu: Gpu) -> tuple[int, int]:
+        parent = mig.gpu_of(gpu.index) if gpu.profile else None
+        return (gpu.index, -1) if parent is None else (parent, gpu.index)
+
     for gpu in gpus:
         counts[kind(gpu)] = counts.get(kind(gpu), 0) + 1
-    for gpu in gpus:
+    for gpu in sorted(gpus, key=place):
         if count := counts.pop(kind(gpu), 0):
             yield gpu, count
 

@@ -103,7 +103,7 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
         tuple[str, ...],
         Flag(
             "MIG profiles beside those that NVIDIA documents, separated by commas. Name the same ones to "
-            "`gangshare scheduler-config --mig-profile`.",
+            "scheduler-config (--mig-profile).",
             listed,
         ),
     ] = ()
