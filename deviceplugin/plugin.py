@@ -90,8 +90,8 @@ class Plugin:
         tell = self.cluster.tell_node
         probe = Probe(settings.cgroup_root, settings.host_root, settings.toolkit_version)
         self._isolation = Watch(settings.isolation, probe, tell)
-        in_use = self.record.in_use
-        self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics, tell, self._isolation, in_use)
+        self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics, tell, self._isolation)
+        self.senses.in_use = self.record.in_use
         self._read_back = self._make_read_back()
         self.registrars: Registrars | None = None
         self._checkpoint = settings.kubelet_dir / names.KUBELET_CHECKPOINT

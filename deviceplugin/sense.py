@@ -40,11 +40,12 @@ class Senses:
         metrics: Metrics,
         tell: Tell,
         isolation: Watch,
-        in_use: Callable[[], Collection[str]] = frozenset,
     ) -> None:
-        """`tell` posts an Event about the node; `in_use` has the UUIDs of the GPUs that pods hold."""
+        """`tell` posts an Event about the node."""
         self.source, self.health, self.offer, self.kubelet, self.metrics = source, health, offer, kubelet, metrics
-        self._isolation, self._in_use = isolation, in_use
+        self._isolation = isolation
+        self.in_use: Callable[[], Collection[str]] = frozenset
+        """The UUIDs of the GPUs that pods hold; the plugin sets it."""
         self._turn = asyncio.Lock()
         self._tell = tell
         self._told: tuple[Reason | None, ...] = (source.trouble,)
@@ -76,7 +77,7 @@ class Senses:
         while not (await asyncio.wait([reading], timeout=HANG_S))[0]:
             await self._silent(f"no answer in {HANG_S:g} s", clock())
         try:
-            self._machine = self.health.step(await reading, xids, clock(), self._in_use())
+            self._machine = self.health.step(await reading, xids, clock(), self.in_use())
         except SourceError as error:
             await self._silent(str(error), clock())
         else:
