@@ -116,8 +116,9 @@ def find(profile: str) -> Path:
 def parse(content: bytes) -> Profile:
     """The profile in a file's content; raises FileError with the place."""
     profile = files.convert(content, Profile)
-    if len(profile.gpus) > GPUS_PER_NODE.most:
-        raise FileError(GPUS_PER_NODE.exceeded(len(profile.gpus)))
+    count = len(profile.gpus) + sum(len(gpu.instances) for gpu in profile.gpus)
+    if count > GPUS_PER_NODE.most:
+        raise FileError(GPUS_PER_NODE.exceeded(count))
     indexes = [_index(gpu, place) for place, gpu in enumerate(profile.gpus)]
     uuids = [gpu.uuid for gpu in profile.gpus if gpu.uuid]
     uuids += [each.uuid for gpu in profile.gpus for each in gpu.instances if each.uuid]

@@ -248,6 +248,7 @@ class TestInstances:
             (("place: 4", "place: 0"), r"the places \[0, 0\] of the instances of GPU 1 are not distinct"),
             (("place: 4", "place: 16"), "place"),
             (("- {health", "- {index: 300, health"), "GPU 300 has instances: expected an index below 256"),
+            (("  - {}\n", "  - {}\n" * 254), "GPUs of a node: 257, expected at most 256"),
         ],
     )
     def test_what_cannot_be_is_an_error(self, tmp_path: Path, change: tuple[str, str], says: str) -> None:

@@ -21,7 +21,7 @@ from protos.contract.inventory import Inventory
 from protos.contract.isolation import Isolation
 from protos.contract.objects import Pod
 from protos.kubelet.podresources.v1 import podresources_v1_pb2 as api
-from tests.unit.deviceplugin.builders import KEYS, a_container, a_gpu, a_pod, a_split_machine
+from tests.unit.deviceplugin.builders import KEYS, a_container, a_pod, a_split_machine
 
 SMALL = KEYS["small"]
 MIXED = Sharing(mig=Mig.MIXED)
@@ -176,5 +176,6 @@ def test_instances_take_no_part_in_the_level_of_mps() -> None:
     alone = Machine(gpus=tuple(gpu for gpu in SPLIT.gpus if gpu.uuid != "GPU-1"))
     none = State(v=1, beat=exchange.now(), protocol=3, gpus={})
     assert level.level(none, alone, exchange.now()) == MpsLevel(why="MPS serves no GPU now")
-    assert level.marked(SPLIT, state, exchange.now()).gpus == SPLIT.gpus
-    assert a_gpu(0).profile == ""
+    blocked = State(v=1, beat=exchange.now(), protocol=3, gpus={"GPU-0": Served(phase="blocked")})
+    for each in (state, blocked):
+        assert level.marked(SPLIT, each, exchange.now()).gpus == SPLIT.gpus, "its instances go on"
