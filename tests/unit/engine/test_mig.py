@@ -127,7 +127,7 @@ def _uncut(node: Node) -> Node:
 
 
 def test_a_node_without_inventory_serves_instances_of_another_plugin() -> None:
-    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/mig-1g.10gb": "2"}
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/mig-1g.10gb": "2", "nvidia.com/gpu": "2"}
     story = Story(a_node("theirs", allocatable=amounts))
     assert story.filter(asking("p", SMALL, 2)) == ["theirs"]
     assert story.filter(asking("q", SMALL, 3)) == []
