@@ -28,11 +28,12 @@ def nodes(draw: st.DrawFn) -> list[Any]:
         name = f"n{number}"
         mems = draw(st.lists(st.sampled_from((8, 16, 31)), max_size=4))
         cpu = draw(st.sampled_from(("8", "64")))
-        modelled, replicated = draw(st.booleans()), draw(st.booleans())
-        if mems and draw(st.booleans()):
+        modelled, replicated, is_cut = draw(st.booleans()), draw(st.booleans()), draw(st.booleans())
+        if mems and is_cut:
             profiles = st.lists(st.sampled_from(("1g.10gb", "2g.20gb")), max_size=3)
             instances = draw(st.dictionaries(st.sampled_from(range(len(mems))), profiles))
-            found.append(a_cut_node(name, *mems, instances=instances, single=draw(st.booleans())))
+            strategy: bool = draw(st.booleans())
+            found.append(a_cut_node(name, *mems, instances=instances, single=strategy))
             continue
         if mems and modelled:
             found.append(a_machine(name, draw(st.sampled_from(("T4", "V100"))), *mems))

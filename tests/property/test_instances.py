@@ -35,9 +35,10 @@ Drawn = tuple[list[int], dict[int, list[str]], bool, list[tuple[int, int]], set[
 @st.composite
 def nodes(draw: st.DrawFn, *, single: bool = True) -> Drawn:
     mems = draw(GPU_MEMS)
-    instances = draw(
-        st.dictionaries(st.sampled_from(range(len(mems))), st.lists(st.sampled_from(PROFILES), max_size=4))
-    )
+    if uniform := draw(st.integers(0, 3)) == 0:  # instances as large as GPUs
+        mems = [79 for _ in mems]
+    profiles = st.lists(st.sampled_from(PROFILES[-1:] if uniform else PROFILES), max_size=4)
+    instances = draw(st.dictionaries(st.sampled_from(range(len(mems))), profiles))
     held = draw(st.lists(st.tuples(st.integers(0, 7), st.integers(1, 20)), max_size=6))
     return mems, instances, single and draw(st.booleans()), held, draw(st.sets(st.integers(0, 3), max_size=1))
 

@@ -14,7 +14,7 @@ from extender.engine.state.node_state import NodeState
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook
-from protos.contract.inventory import HEALTHY, Gpu
+from protos.contract.inventory import HEALTHY, IN_MIG_MODE, Gpu
 from protos.contract.links import EXACT
 from protos.contract.printable import brief
 from protos.contract.selection import Selection, capability, matches
@@ -108,11 +108,11 @@ def _of_gpus(ask: PodAsk, books: NodeBooks) -> Misfit:
 
 def _selected(selection: Selection, books: NodeBooks) -> list[GpuBook] | str:
     """The GPUs that the selection accepts, or the first condition that none of them meets."""
-    found = list(books.gpus.values())
+    found = [book for book in books.gpus.values() if book.gpu.health != IN_MIG_MODE]
     if not found:
-        return "no GPUs"
+        return "GPUs in MIG mode" if books.gpus else "no GPUs"
     if selection.uuids:
-        found = [books.gpus[uuid] for uuid in books.named(selection)]
+        found = [book for uuid in books.named(selection) if (book := books.gpus[uuid]) in found]
     models = ", ".join(sorted({book.gpu.model or "unknown" for book in books.gpus.values()}))
     conditions: tuple[tuple[str, Callable[[Gpu], bool]], ...] = (
         ("other GPU UUIDs", lambda _: True),

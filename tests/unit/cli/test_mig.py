@@ -12,6 +12,7 @@ from extender.server.visibility import items
 from extender.server.visibility.items import Sight, View
 from extender.server.visibility.resources import BY_PLURAL
 from extender.wire.answers import GpuPage, Inspection
+from extender.wire.visibility import GpuStatus
 from tests.builders import a_container, a_cut_node, a_node, a_pod
 from tests.unit.engine.gang_story import GangStory
 
@@ -87,6 +88,7 @@ def test_the_aggregated_api_names_instances_by_gpu_and_place(story: GangStory) -
     (found,) = [item for item in items.gpu(view, "", "cut-3.1") if item is not None]
     cells = {column.name: column.cell(found.status) for column in BY_PLURAL["gpus"].columns}
     assert (cells["Model"], cells["Slices"], cells["UUID"]) == ("A100 1g.10gb", "0/14", "MIG-GPU-cut-3-1")
+    assert isinstance(found.status, GpuStatus)
     assert found.status.isolation == "instance (mig)"
     (pod,) = [item for item in items.pod(view, "default", "p2") if item is not None]
     assert {column.name: column.cell(pod.status) for column in BY_PLURAL["gpupods"].columns}["GPUs"] == "0:2"

@@ -7,11 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from extender.engine.planning.defrag_plan import NoPlan
 from extender.engine.planning.snapshot import NodeSnapshot
 from extender.engine.queueing.usage import Supply, UsageCalculator, usable
 from extender.engine.state.empty_nodes import NodeKind
 from extender.engine.types.events import ClassSeen, NodeSeen, PodGone, PodSeen
 from protos.contract import gpu_class, inventory, names
+from protos.contract.ask import ContainerAsk, PodAsk
 from protos.contract.objects import Node, Pod
 from protos.contract.queue import GPU, GPUS
 from protos.contract.reason import Reason
@@ -19,6 +21,7 @@ from tests.builders import a_container, a_cut_node, a_node, a_pod, an_inventory,
 from tests.unit.engine.gang_story import GangStory, members
 from tests.unit.engine.preemption_story import PreemptionStory, urgent
 from tests.unit.engine.story import Story
+from tests.unit.engine.tenancy import Town
 
 SMALL, LARGE = "1g.10gb", "3g.40gb"
 SEVEN = [SMALL] * 7
@@ -124,7 +127,7 @@ def _uncut(node: Node) -> Node:
 
 
 def test_a_node_without_inventory_serves_instances_of_another_plugin() -> None:
-    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/mig-1g.10gb": "2"}
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/mig-1g.10gb": "2", "nvidia.com/gpu": "2"}
     story = Story(a_node("theirs", allocatable=amounts))
     assert story.filter(asking("p", SMALL, 2)) == ["theirs"]
     assert story.filter(asking("q", SMALL, 3)) == []
@@ -214,3 +217,20 @@ def test_a_snapshot_and_an_empty_node_keep_a_gpu_in_mig_mode() -> None:
     snapshot = NodeSnapshot(state)
     assert snapshot.books is not None
     assert snapshot.books.profiles == {SMALL}
+
+
+def test_a_pod_with_an_amount_is_moved_off_an_instance_for_one_that_names_it() -> None:
+    town = Town([1, 1])
+    town.engine.step(NodeSeen(a_cut_node("n0", 79, instances={0: [SMALL]})), town.now)
+    town.settle("amount", (1, False, 4), node="n0")
+    assert town.places["amount"] == ("n0", (256,))
+    wanted = PodAsk(containers=(ContainerAsk(name="main", gpus=1, whole=f"nvidia.com/mig-{SMALL}", profile=SMALL),))
+    assert town.moves(wanted) == ["amount n0:0→n1:0"]
+
+
+def test_a_pod_that_names_a_profile_is_never_moved_to_another() -> None:
+    town = Town([1, 1])
+    town.engine.step(NodeSeen(a_cut_node("n0", 79, instances={0: [SMALL]})), town.now)
+    town.settle("named", (1, False, 4), node="n0", annotations={names.MIG_PROFILE: SMALL})
+    wanted = PodAsk(containers=(ContainerAsk(name="main", gpus=1, whole=f"nvidia.com/mig-{SMALL}", profile=SMALL),))
+    assert isinstance(town.plan([wanted], most=2), NoPlan)
