@@ -20,6 +20,7 @@ from extender.engine.types import refusals
 from extender.engine.types.amounts import in_words
 from protos.contract import ask_words
 from protos.contract.ask import ContainerAsk, PodAsk, demanding
+from protos.contract.inventory import IN_MIG_MODE
 from protos.contract.names import GPU_COUNT, Resources
 from protos.contract.quantity import amount_of_memory
 from protos.contract.reason import Reason
@@ -132,7 +133,12 @@ class CannotFit:
         slices = max((each.inventory.slices_per_gpu for _, each in books), default=0)
         if container.slices > slices:
             return f"a GPU has {slices} slices: request at most {slices} of each GPU, or whole GPUs"
-        every = ((kind, book.gpu) for kind, each in books for book in each.gpus.values())
+        every = (
+            (kind, book.gpu)
+            for kind, each in books
+            for book in each.gpus.values()
+            if book.gpu.health != IN_MIG_MODE and (container.gpus == 1 or not book.gpu.mig)
+        )
         sizes = [(gpu.mem, next(iter(kind.nodes))) for kind, gpu in every if suits(ask.selection, gpu)]
         largest, node = max(sizes, default=(0, "no node"))
         mem, in_mib = self._resources.mem, _in_mib(container, ask, largest)

@@ -182,6 +182,7 @@ def no_isolation(demanded: Demanded, nearest: str) -> Reason:
 
 def no_room(ask: PodAsk) -> Reason:
     """No node can take these requests now."""
-    if len(ask.containers) == 1 and not ask.containers[0].whole and ask.containers[0].gpus == 1:
-        return Reason(NO_ROOM, f"no GPU with {ask_words.part(ask.containers[0], ask.unit_mib)} free")
+    first = ask.containers[0]
+    if len(ask.containers) == 1 and not (first.whole or first.profile) and first.gpus == 1:
+        return Reason(NO_ROOM, f"no GPU with {ask_words.part(first, ask.unit_mib)} free")
     return Reason(NO_ROOM, f"no node with {ask_words.wanted(ask)} free")

@@ -122,6 +122,14 @@ def test_a_profile_is_met_by_its_instances_only(pod: Pod, where: str) -> None:
     assert put(books_of({0: [LARGE, SMALL, SMALL]}, 79, 79), "p", pod) == where
 
 
+def test_an_init_container_uses_the_instance_of_its_pod_and_a_sidecar_needs_another() -> None:
+    init, main = a_container("init", mem=4), a_container("main", mem=8)
+    assert put(books_of({0: [SMALL]}, 79), "p", a_pod(containers=[main], init=[init])) == "0:0,0:0"
+    sidecar = {**init, "restartPolicy": "Always"}
+    assert put(books_of({0: [SMALL]}, 79), "p", a_pod(containers=[main], init=[sidecar])) == ""
+    assert put(books_of({0: [SMALL, SMALL]}, 79), "p", a_pod(containers=[main], init=[sidecar])) == "0:1,0:0"
+
+
 def test_whole_gpus_get_instances_where_the_strategy_is_single() -> None:
     books = books_of({0: [SMALL] * 3}, 79, single=True)
     assert [put(books, f"p{i}", a_pod(whole=count)) for i, count in enumerate((2, 1, 1))] == ["0:0,0:1", "0:2", ""]

@@ -81,6 +81,25 @@ def test_what_no_node_can_give_is_told(pod: Pod, numbers: str) -> None:
     assert (reason.code, reason.numbers) == ("CannotFit", numbers)
 
 
+def test_the_largest_gpu_that_is_told_is_none_in_mig_mode() -> None:
+    story = Story(a_cut_node("a", 79, 16, instances={0: [LARGE]}))
+    assert refused(story, a_pod("p", mem=60)).numbers.startswith("the largest GPU has 39 GiB, on a: ")
+    two = a_pod("q", mem=40, annotations={names.GPU_COUNT: "2"})
+    assert refused(story, two).numbers.startswith("the largest GPU has 16 GiB, on a: ")
+
+
+def test_an_amount_of_a_profile_that_is_taken_is_told() -> None:
+    story = Story(a_cut_node("a", 79, 79, instances={0: [SMALL]}))
+    assert story.run(asking("p"))
+    reason = refused(story, a_pod("q", mem=4, annotations={names.MIG_PROFILE: SMALL}))
+    assert reason.sentence == "no node with 1 MIG instance 1g.10gb with 4 GiB free"
+
+
+def test_an_instance_is_selected_by_its_uuid() -> None:
+    story = Story(a_cut_node("a", 79, instances={0: [SMALL, SMALL]}), a_node("b", 79))
+    assert story.run(a_pod("p", mem=4, annotations={names.GPU_UUID: "MIG-GPU-a-0-1"})) == "a:257"
+
+
 def test_models_that_are_told_count_no_gpu_in_mig_mode() -> None:
     story = Story(a_cut_node("a", 79, 79, instances={0: []}))
     reason = refused(story, a_pod("p", mem=4, annotations={names.GPU_MODEL: "V100"}))
