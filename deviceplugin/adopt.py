@@ -11,11 +11,12 @@ from typing import Literal
 import msgspec
 
 from deviceplugin.record import Given, Record
-from protos.contract import allocation, codec, names, resize
+from protos.contract import allocation, codec, mig, names, resize
 from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import AskError, Demand, PodAsk, held, parse
+from protos.contract.ask_words import wanted
 from protos.contract.books import NodeBooks
-from protos.contract.choose import choose, misfit, wanted
+from protos.contract.choose import choose, misfit
 from protos.contract.inventory import HEALTHY, Gpu, Inventory
 from protos.contract.objects import ENDED, Pod
 from protos.contract.quantity import amount_of_memory
@@ -192,19 +193,29 @@ def _allocation(
     )
 
 
+def _suited(ask: PodAsk, annotated: Mapping[str, Sequence[Share]], ledger: NodeBooks) -> bool:
+    """Whether each container may have its GPUs: of MIG instances only those that satisfy it."""
+    return all(
+        ledger.amounts(container, ledger.gpus[share.uuid].gpu) is not None
+        for container in ask.containers
+        for share in annotated[container.name]
+        if share.uuid in ledger.gpus
+    )
+
+
 def _obstacle(ask: PodAsk, annotated: Mapping[str, Sequence[Share]], ledger: NodeBooks) -> str:
     """Why the annotation cannot be followed, "" if it can."""
     charges = ledger.charges(ask, annotated)
-    if charges is None:
+    if charges is None or not _suited(ask, annotated, ledger):
         return "its annotation does not name the GPUs that it asks for"
     for uuid, demand in charges.items():
         book = ledger.gpus.get(uuid)
         if book is None:
             return f"this node has no GPU {uuid}"
         if book.gpu.health != HEALTHY:
-            return f"GPU {book.gpu.index} is {book.gpu.health}"
+            return f"GPU {mig.shown(book.gpu.index)} is {book.gpu.health}"
         if not book.fits(demand):
             mem = amount_of_memory(book.mem_free, ask.unit_mib)
             free = "is held whole" if book.wholes else f"has {mem} and {book.slices_free} slices free"
-            return f"GPU {book.gpu.index} {free}"
+            return f"GPU {mig.shown(book.gpu.index)} {free}"
     return ""

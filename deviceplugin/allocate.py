@@ -5,7 +5,7 @@ which GPUs all of its containers get.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import structlog
@@ -24,7 +24,7 @@ from deviceplugin.mps import answers as mps
 from deviceplugin.mps.partner import Partner
 from deviceplugin.offer import Offer
 from deviceplugin.record import Given
-from protos.contract import cordon, names, objects
+from protos.contract import cordon, mig, names, objects
 from protos.contract.allocation import Share
 from protos.contract.ask import AskError
 from protos.contract.books import NodeBooks
@@ -102,7 +102,15 @@ class Allocator:
         labels = self.cluster.node.metadata.labels if self.cluster.node else {}
         no_isolation = labels.get(names.CGPU_DISABLE_LABEL) == "true"
         ask = claim.ask.container(meant.container)
-        given = answer(ask, shares, self.offer.inventory, self.style, limit_mib=limit, no_isolation=no_isolation)
+        given = answer(
+            ask,
+            shares,
+            self.offer.inventory,
+            self.style,
+            limit_mib=limit,
+            no_isolation=no_isolation,
+            nodes=self.offer.nodes,
+        )
         if pipes is not None:
             mps.add(given, pipes)
         if region is not None:
@@ -135,15 +143,16 @@ class Allocator:
         """The GPUs of this container; the first container of a pod decides for all of them. Raises RefusedError."""
         if self.style.single and resource in self.offer.sharing.replicas and amount > 1:
             raise RefusedError(Reason("OneReplica", f"a container may ask one {resource} at most on this node"))
-        if (refusal := demands.refusal(claim, self.offer.inventory)) is not None:
-            raise RefusedError(refusal)
         if meant.container in claim.given:
-            return adopt.shares_of(claim.ask, claim.given, NodeBooks(self.offer.inventory))[meant.container]
+            shares = adopt.shares_of(claim.ask, claim.given, NodeBooks(self.offer.inventory))
+            self._check_isolation(claim, shares)
+            return shares[meant.container]
         await self._know_the_node()
         decision = self._decide(claim)
         if decision.how != "annotated" or decision.refusal:
             await self._read_blockers(claim)
             decision = self._decide(claim)
+        self._check_isolation(claim, decision.shares)
         if decision.refusal:
             raise RefusedError(decision.refusal)
         self.record.fix(claim.uid, decision.given)
@@ -151,6 +160,11 @@ class Allocator:
         if decision.how != "annotated":
             self.corrections.because(meant.pod, decision.how, decision.why)
         return decision.shares[meant.container]
+
+    def _check_isolation(self, claim: adopt.Claim, shares: Mapping[str, Sequence[Share]]) -> None:
+        """Raise RefusedError if the pod demands more isolation than the node gives its shares."""
+        if (refusal := demands.refusal(claim, shares, self.offer.inventory)) is not None:
+            raise RefusedError(refusal)
 
     async def _know_the_node(self) -> None:
         """Wait until all pods of the node are listed, which takes time only after a start. Raises RefusedError."""
@@ -214,7 +228,7 @@ class Allocator:
             container=meant.container,
             resource=resource,
             amount=len(ids),
-            gpus=[share.index for share in shares],
+            gpus=[mig.shown(share.index) for share in shares],
         )
 
 

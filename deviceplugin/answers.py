@@ -12,7 +12,7 @@ Sources: NVIDIA container toolkit (accept-nvidia-visible-devices-as-volume-mount
 (DEVICE_LIST_STRATEGY), cncf-tags/container-device-interface (SPEC.md, pkg/cdi/annotations.go).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -66,11 +66,12 @@ def answer(
     *,
     limit_mib: int = 0,
     no_isolation: bool = False,
+    nodes: Mapping[str, Sequence[str]] | None = None,
 ) -> api.ContainerAllocateResponse:
     """The answer for a container with these shares. Memory and slices are what it may use of each GPU.
 
     `limit_mib` is its memory limit on each GPU, 0 if it gets none. `no_isolation` says that the node's label switches
-    off gpushare's cGPU isolation.
+    off gpushare's cGPU isolation. `nodes` are the device nodes of MIG instances beside those of their GPUs.
     """
     gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
     uuids = list(dict.fromkeys(share.uuid for share in shares))
@@ -87,7 +88,8 @@ def answer(
     match style.strategy:
         case Strategy.DEVICE_NODES:
             own = (f"/dev/nvidia{gpus[uuid].minor}" for uuid in uuids if uuid in gpus)
-            for node in (*style.control_nodes, *own):
+            parts = (node for uuid in uuids for node in (nodes or {}).get(uuid, ()))
+            for node in dict.fromkeys((*style.control_nodes, *own, *parts)):
                 found.devices.add(container_path=node, host_path=node, permissions="rw")
         case Strategy.VOLUME_MOUNTS:
             found.envs[names.VISIBLE_DEVICES] = names.DEVICE_MOUNTS

@@ -1,6 +1,7 @@
 """Whether every GPU has a device of the Container Device Interface, so that the runtime can give it to a container.
 
-The runtime cannot create a container whose CDI device is in no specification. So a GPU without a CDI device is sick.
+The runtime cannot create a container whose CDI device is in no specification. So a GPU or MIG instance without a CDI
+device is sick. A GPU in MIG mode needs none. `nvidia-ctk cdi generate` names devices by UUID too, also MIG instances.
 Source: cncf-tags/container-device-interface, SPEC.md; the folders are the defaults of containerd and CRI-O.
 """
 
@@ -61,7 +62,7 @@ class CdiSource:
         """The machine as it is now; raises SourceError."""
         machine = self.source.read()
         devices = self._devices()
-        missing = frozenset(gpu.uuid for gpu in machine.gpus if gpu.uuid not in devices)
+        missing = frozenset(gpu.uuid for gpu in machine.gpus if not gpu.mig and gpu.uuid not in devices)
         if missing - self._logged:
             folders = ", ".join(map(str, self.folders))
             expected = f"expected devices {self.kind}=UUID in {folders}; `nvidia-ctk cdi generate` writes them"

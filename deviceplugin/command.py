@@ -13,6 +13,7 @@ from deviceplugin.cdi import CdiSource
 from deviceplugin.devices import TooManyDevicesError
 from deviceplugin.fake import FakeSource
 from deviceplugin.machine import Source
+from deviceplugin.mig.strategy import Strategy
 from deviceplugin.mps.level import MpsSource
 from deviceplugin.nvml import NvmlSource
 from deviceplugin.settings import Settings
@@ -35,8 +36,12 @@ def plugin(settings: Settings) -> None:
         slicing = slices.read(settings.time_slicing_config, settings.resources, settings.slices_per_gpu)
         settings = msgspec.structs.replace(settings, time_slicing=slicing)
     log.info("settings", **msgspec.to_builtins(settings, enc_hook=str))
-    source: Source = FakeSource(settings.fake, settings.node_name) if settings.fake else NvmlSource(pynvml)
-    processes: Processes = FakeProcesses(settings.fake, settings.node_name) if settings.fake else NvmlProcesses(pynvml)
+    mig = settings.mig is not Strategy.NONE
+    source: Source = NvmlSource(pynvml, mig=mig)
+    processes: Processes = NvmlProcesses(pynvml)
+    if settings.fake:
+        source = FakeSource(settings.fake, settings.node_name, mig=mig)
+        processes = FakeProcesses(settings.fake, settings.node_name)
     if settings.device_list_strategy.by_cdi:
         source = CdiSource(source, settings.cdi_kind, settings.cdi_spec_dirs)
     if settings.mps_dir is not None:

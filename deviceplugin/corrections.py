@@ -17,7 +17,7 @@ from deviceplugin.cluster import Cluster
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
 from deviceplugin.record import Record
-from protos.contract import allocation, names
+from protos.contract import allocation, mig, names
 from protos.contract.ask import AskError
 from protos.contract.books import NodeBooks
 from protos.contract.objects import Pod
@@ -159,7 +159,7 @@ class Corrections:
         if self.standalone and cause == "adopted":
             return
         held = {uuid for uuids in given.values() for uuid in uuids}
-        indexes = [str(gpu.index) for gpu in self.offer.inventory.gpus if gpu.uuid in held]
+        indexes = [mig.shown(gpu.index) for gpu in self.offer.inventory.gpus if gpu.uuid in held]
         gpus = f"GPU {', '.join(indexes)} of this node"
         sentence = {
             "adopted": f"given {gpus}: {why}",

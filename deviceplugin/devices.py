@@ -1,7 +1,8 @@
 """What is offered of a machine: the inventory for the cluster, and the device IDs for the kubelet. Pure.
 
 An ID names its GPU: `<UUID>::m<n>` is a unit of memory, `<UUID>::s<n>` a slice, the UUID a whole GPU, `<UUID>::<n>` a
-replica of it, in gpushare mode `<UUID>-_-<n>` a unit of memory. The kubelet only counts IDs: the annotation of a pod
+replica of it, in gpushare mode `<UUID>-_-<n>` a unit of memory. A MIG instance has IDs of the same forms. The kubelet
+only counts IDs: the annotation of a pod
 alone decides which GPUs its containers get.
 """
 
@@ -9,10 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from deviceplugin.health import GONE
 from deviceplugin.machine import Gpu as MachineGpu
 from deviceplugin.machine import Machine
+from deviceplugin.mig import strategy
+from deviceplugin.mig.strategy import Strategy
 from deviceplugin.mps import level
-from protos.contract import codec, names
+from protos.contract import codec, mig, names
 from protos.contract.inventory import HEALTHY, Gpu, Inventory
 from protos.contract.isolation import Isolation
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
@@ -34,18 +38,24 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     slices_per_gpu: int = names.DEFAULT_SLICES_PER_GPU
     replicas: dict[str, int] = {}
     gpushare: bool = False
+    mig: Strategy = Strategy.NONE
 
     @property
     def served(self) -> tuple[str, ...]:
-        """The resources registered with the kubelet."""
+        """The resources registered with the kubelet, whatever MIG instances there are."""
         shared = (self.resources.shared,) if self.resources.shared in self.replicas else ()
         return self.resources.mem, self.resources.slice, self.resources.whole, *shared
+
+    def counts(self, resource: str) -> bool:
+        """Whether this resource is of GPUs that are offered here, by us or by another plugin."""
+        return resource in self.resources.all or (self.mig is not Strategy.NONE and self.resources.has(resource))
 
 
 def inventory(
     machine: Machine, health: Mapping[str, str], sharing: Sharing, isolation: Isolation | None = None
 ) -> Inventory:
     """The node's inventory; `health` by UUID."""
+    single = sharing.mig is Strategy.SINGLE and strategy.uniform(live(machine, health))
     return Inventory(
         v=codec.VERSION,
         unit_mib=sharing.unit_mib,
@@ -55,23 +65,36 @@ def inventory(
         isolation=level.joined(isolation, machine.mps),
         gpus=tuple(_gpu(gpu, health.get(gpu.uuid, HEALTHY), sharing.unit_mib) for gpu in machine.gpus),
         links=machine.links,
+        mig_strategy="single" if single else msgspec.UNSET,
     )
+
+
+def live(machine: Machine, health: Mapping[str, str]) -> list[MachineGpu]:
+    """The GPUs and instances that are not gone."""
+    return [gpu for gpu in machine.gpus if health.get(gpu.uuid, HEALTHY) != GONE]
 
 
 def _gpu(gpu: MachineGpu, health: str, unit_mib: int) -> Gpu:
     same = {field: getattr(gpu, field) for field in Gpu.__struct_fields__ if field not in ("mem", "health", "mig")}
-    return Gpu(mem=gpu.mem_mib // unit_mib, health=health, **same)
+    return Gpu(mem=gpu.mem_mib // unit_mib, health=health, mig=gpu.profile or msgspec.UNSET, **same)
 
 
-def _form(resource: str, gpu: Gpu, sharing: Sharing) -> tuple[str, int]:
+def resources(inventory: Inventory, sharing: Sharing) -> tuple[str, ...]:
+    """The resources registered with the kubelet while the node has this inventory."""
+    return sharing.served + (strategy.resources(inventory.gpus) if sharing.mig is Strategy.MIXED else ())
+
+
+def _form(resource: str, gpu: Gpu, inventory: Inventory, sharing: Sharing) -> tuple[str, int]:
     """The format of a resource's IDs on this GPU, from UUID and number, and their count."""
+    if gpu.profile and resource not in (sharing.resources.mem, sharing.resources.slice):
+        return "{}", int(strategy.is_one(gpu, resource, inventory, sharing.resources.whole))
     if resource == sharing.resources.mem:
         return "{}-_-{}" if sharing.gpushare else "{}::m{}", gpu.mem
     if resource == sharing.resources.slice:
-        return "{}::s{}", sharing.slices_per_gpu
+        return "{}::s{}", sharing.slices_per_gpu * gpu.slices // mig.SLICES
     if resource in sharing.replicas:
         return "{}::{}", sharing.replicas[resource]
-    return "{}", 1
+    return "{}", int(resource == sharing.resources.whole)
 
 
 def gpu_of(device_id: str) -> str:
@@ -88,24 +111,25 @@ def devices(
 
     IDs are the same at every start. Of a sick or gone GPU only the free IDs are unhealthy: the kubelet subtracts
     unhealthy IDs from what the node has, and IDs that pods hold (`held`) are subtracted already. A GPU in MIG mode has
-    no devices.
+    no devices, nor has one with instances.
     """
-    offered = [gpu for gpu in inventory.gpus if gpu.health != "mig"]
-    _check(resource, offered, sharing)
+    split = {mig.gpu_of(gpu.index) for gpu in inventory.gpus if gpu.profile}
+    offered = [gpu for gpu in inventory.gpus if gpu.health != "mig" and gpu.index not in split]
+    _check(resource, offered, inventory, sharing)
     response = api.ListAndWatchResponse()
     for gpu in offered:
-        form, count = _form(resource, gpu, sharing)
+        form, count = _form(resource, gpu, inventory, sharing)
         for device_id in (form.format(gpu.uuid, n) for n in range(count)):
             healthy = gpu.health == HEALTHY or device_id in held
             response.devices.add(ID=device_id, health="Healthy" if healthy else "Unhealthy")
     return response
 
 
-def _check(resource: str, gpus: Sequence[Gpu], sharing: Sharing) -> None:
+def _check(resource: str, gpus: Sequence[Gpu], inventory: Inventory, sharing: Sharing) -> None:
     """Raise TooManyDevicesError if the message may become too long; the message, maybe huge, is not made for it."""
     count = worst = 0
     for gpu in gpus:
-        form, here = _form(resource, gpu, sharing)
+        form, here = _form(resource, gpu, inventory, sharing)
         longest = api.Device(ID=form.format(gpu.uuid, max(0, here - 1)), health="Unhealthy")
         count += here
         worst += here * api.ListAndWatchResponse(devices=[longest]).ByteSize()

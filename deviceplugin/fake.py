@@ -7,20 +7,20 @@ import re
 import time
 import uuid
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from importlib import resources
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 import structlog
 
+from deviceplugin.fake_schema import SICK, Defaults, FakeGpu, FakeInstance, FakeProcess, Links, Profile
+from deviceplugin.health import GONE
 from deviceplugin.machine import Gpu, Machine, MemoryLimit, SourceError, Xid
 from protos import files
-from protos.contract import links
-from protos.contract.bounds import FAKE_PROCESSES, GPU_TEXT, GPUS_PER_NODE, PID
-from protos.contract.inventory import HEALTHY, Fabric, Index, Link, LinkKind, Natural, Numa, Text, Uuid
+from protos.contract import links, mig
+from protos.contract.bounds import GPUS_PER_NODE
 from protos.contract.reason import Reason
 from protos.files import FileError
 
@@ -28,68 +28,12 @@ log = structlog.get_logger()
 
 PERIOD_S = 0.5
 PROFILES = resources.files("deviceplugin") / "profiles"
-SICK = "sick:"
 UNREADABLE = "ProfileUnreadable"
 CAPABILITY = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
+KEPT_MIB = 512
+"""Of an instance's memory that the driver keeps."""
 SHOWN = 40
 """Characters of a value that a message shows."""
-
-
-class Defaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The values of GPUs that do not set their own."""
-
-    model: Text = ""
-    mem_mib: Natural = msgspec.field(default=0, name="memMiB")
-    clock_mhz: Natural = msgspec.field(default=0, name="clockMHz")
-    cc: Text = ""
-    numa: Numa = -1
-
-
-class FakeProcess(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A process on a fake GPU, for the measuring process. Without `memMiB` or `sm` the fake driver does not tell it."""
-
-    pid: Annotated[int, msgspec.Meta(ge=1, le=PID.most)]
-    mem_mib: Natural | None = msgspec.field(default=None, name="memMiB")
-    sm: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
-    """Percent of the GPU's SM time."""
-
-
-class FakeGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """One GPU of a profile; absent values come from the defaults or from its place in the list."""
-
-    index: Index | None = None
-    uuid: Uuid | None = None
-    minor: Index | None = None
-    model: Text | None = None
-    mem_mib: Natural | None = msgspec.field(default=None, name="memMiB")
-    clock_mhz: Natural | None = msgspec.field(default=None, name="clockMHz")
-    cc: Text | None = None
-    numa: Numa | None = None
-    pci: Text | None = None
-    health: Annotated[str, msgspec.Meta(pattern=r"^(ok|mig|gone|sick:.+)$", max_length=GPU_TEXT.most)] = HEALTHY
-    xid: Natural = 0
-    """An error that every reading reports while it is set."""
-    processes: Annotated[tuple[FakeProcess, ...], msgspec.Meta(max_length=FAKE_PROCESSES.most)] = ()
-
-
-class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Link kinds by pair of indexes; `all` is the kind of the other pairs."""
-
-    all: LinkKind = ""
-    pairs: tuple[Link, ...] = ()
-
-
-class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole file."""
-
-    gpus: tuple[FakeGpu, ...]
-    defaults: Defaults = Defaults()
-    links: Links = Links()
-    fabric: Fabric | None = None
-    driver: Text = ""
-    toolkit: Text = ""
-    limits: dict[str, dict[Uuid, Natural]] | None = None
-    """Memory limits in MiB by control group and GPU, as the hook of a toolkit sets them; None: they are not told."""
 
 
 class FakeSource:
@@ -98,18 +42,28 @@ class FakeSource:
     period = PERIOD_S
     trouble: Reason | None
 
-    def __init__(self, profile: str, node: str) -> None:
-        self.path, self.node, self.trouble = find(profile), node, None
+    def __init__(self, profile: str, node: str, *, mig: bool = False) -> None:
+        """`mig` says whether the instances of GPUs in MIG mode are read."""
+        self.path, self.node, self._mig, self.trouble = find(profile), node, mig, None
         self._load()
 
     def read(self) -> Machine:
         self._refresh()
-        return machine(self._profile, self.node)
+        return machine(self._profile, self.node, instances=self._mig)
 
-    def gpus(self) -> list[tuple[str, FakeGpu]]:
-        """The GPUs of the profile as it is now, with their UUIDs."""
+    def processes(self) -> list[tuple[str, tuple[FakeProcess, ...]]]:
+        """The processes on each GPU and MIG instance of the profile as it is now, by UUID."""
         self._refresh()
-        return [(_uuid(gpu, place, self.node), gpu) for place, gpu in enumerate(self._profile.gpus)]
+        found = []
+        for place, gpu in enumerate(self._profile.gpus):
+            if gpu.health != GONE:
+                found.append((_uuid(gpu, place, self.node), gpu.processes))
+                found += [
+                    (_instance_uuid(each, _index(gpu, place), nth, self.node), each.processes)
+                    for nth, each in enumerate(gpu.instances)
+                    if gpu.split and each.health != GONE
+                ]
+        return found
 
     def poll(self, timeout: float) -> list[Xid]:
         time.sleep(timeout)
@@ -162,10 +116,14 @@ def find(profile: str) -> Path:
 def parse(content: bytes) -> Profile:
     """The profile in a file's content; raises FileError with the place."""
     profile = files.convert(content, Profile)
-    if len(profile.gpus) > GPUS_PER_NODE.most:
-        raise FileError(GPUS_PER_NODE.exceeded(len(profile.gpus)))
+    count = len(profile.gpus) + sum(len(gpu.instances) for gpu in profile.gpus)
+    if count > GPUS_PER_NODE.most:
+        raise FileError(GPUS_PER_NODE.exceeded(count))
     indexes = [_index(gpu, place) for place, gpu in enumerate(profile.gpus)]
     uuids = [gpu.uuid for gpu in profile.gpus if gpu.uuid]
+    uuids += [each.uuid for gpu in profile.gpus for each in gpu.instances if each.uuid]
+    for gpu, index in zip(profile.gpus, indexes, strict=True):
+        _check_instances(gpu, index)
     for what, values in (("indexes", indexes), ("uuids", uuids)):
         if len(set(values)) != len(values):
             raise FileError(f"GPU {what} {values} are not distinct")
@@ -174,6 +132,17 @@ def parse(content: bytes) -> Profile:
         if cc and not CAPABILITY.fullmatch(cc):
             raise FileError(f'cc is {cc[:SHOWN]!r}: expected a compute capability in quotes, like "8.0"')
     return profile
+
+
+def _check_instances(gpu: FakeGpu, index: int) -> None:
+    places = [_place(each, nth) for nth, each in enumerate(gpu.instances)]
+    if len(set(places)) != len(places):
+        raise FileError(f"the places {places} of the instances of GPU {index} are not distinct")
+    if places and index >= mig.FIRST:
+        raise FileError(f"GPU {index} has instances: expected an index below {mig.FIRST}")
+    for each in gpu.instances:
+        if mig.profile(each.profile) is None:
+            raise FileError(f"profile of an instance is {each.profile[:SHOWN]!r}: expected one like 1g.10gb")
 
 
 def _check_links(found: Links, indexes: Collection[int]) -> None:
@@ -189,15 +158,17 @@ def _check_links(found: Links, indexes: Collection[int]) -> None:
             raise FileError(f"links has the kind {kind!r}: expected {expected}")
 
 
-def machine(profile: Profile, node: str) -> Machine:
+def machine(profile: Profile, node: str, *, instances: bool = False) -> Machine:
     """The machine that a profile describes, without GPUs that are `gone`. UUIDs differ from node to node."""
-    present = [(place, gpu) for place, gpu in enumerate(profile.gpus) if gpu.health != "gone"]
+    present = [(place, gpu) for place, gpu in enumerate(profile.gpus) if gpu.health != GONE]
     gpus = sorted((_gpu(gpu, place, profile.defaults, node) for place, gpu in present), key=lambda gpu: gpu.index)
     named = {(min(a, b), max(a, b)): kind for a, b, kind in profile.links.pairs}
     pairs = combinations((gpu.index for gpu in gpus), 2)
     links = tuple((a, b, kind) for a, b in pairs if (kind := named.get((a, b), profile.links.all)))
+    fakes = {_index(gpu, place): gpu for place, gpu in present if instances and gpu.split}
+    split = [each for gpu in gpus if gpu.index in fakes for each in _instances(gpu, fakes[gpu.index], node)]
     return Machine(
-        gpus=tuple(gpus),
+        gpus=(*gpus, *split),
         links=links,
         fabric=profile.fabric,
         driver=profile.driver,
@@ -215,9 +186,36 @@ def _gpu(gpu: FakeGpu, place: int, defaults: Defaults, node: str) -> Gpu:
         uuid=_uuid(gpu, place, node),
         minor=index if gpu.minor is None else gpu.minor,
         pci=f"0000:{index + 1:02x}:00.0" if gpu.pci is None else gpu.pci,
-        mig=gpu.health == "mig",
+        mig=gpu.split,
         trouble=gpu.health.removeprefix(SICK) if gpu.health.startswith(SICK) else "",
     )
+
+
+def _instances(gpu: Gpu, fake: FakeGpu, node: str) -> Iterator[Gpu]:
+    for nth, each in enumerate(fake.instances):
+        found = mig.profile(each.profile)
+        if found is not None and each.health != GONE:
+            yield msgspec.structs.replace(
+                gpu,
+                index=mig.index(gpu.index, _place(each, nth)),
+                uuid=_instance_uuid(each, gpu.index, nth, node),
+                mem_mib=found.memory_gb * 1024 - KEPT_MIB if each.mem_mib is None else each.mem_mib,
+                mig=False,
+                trouble=each.health.removeprefix(SICK) if each.health.startswith(SICK) else "",
+                profile=found.name,
+                parent=gpu.uuid,
+                gi=_place(each, nth),
+                ci=0,
+            )
+
+
+def _place(instance: FakeInstance, nth: int) -> int:
+    return nth if instance.place is None else instance.place
+
+
+def _instance_uuid(instance: FakeInstance, gpu: int, nth: int, node: str) -> str:
+    name = f"{_place(instance, nth)}.{instance.profile}.{gpu}.mig.{node}"
+    return instance.uuid or f"MIG-{uuid.uuid5(uuid.NAMESPACE_DNS, name)}"
 
 
 def _index(gpu: FakeGpu, place: int) -> int:

@@ -2,7 +2,8 @@
 
 The kubelet's own List names the device IDs that it counted: one for each unit of memory, maybe of another GPU than the
 container got. Here a container has one device for each of its GPUs, named like those of NVIDIA's plugin, since that is
-what dcgm-exporter reads (its internal/pkg/transformation): the UUID for a whole GPU, `<UUID>::<container>` for a part.
+what dcgm-exporter reads (its internal/pkg/transformation): the UUID for a whole GPU or a MIG instance,
+`<UUID>::<container>` for a part.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,11 +36,13 @@ def ids(pod: Pod, given: Given, inventory: Inventory, resources: names.Resources
         return {}
     gpus = claim.given or (_annotated(claim, inventory) if claim.running else {})
     found = {}
+    instances = {gpu.uuid for gpu in inventory.gpus if gpu.profile}
     for ask in claim.ask.containers:
         whole = bool(ask.whole) and ask.whole not in inventory.replicas
         own = dict.fromkeys(gpus.get(ask.name, ()))
         if own and ask.kind != "init":
-            found[ask.name] = tuple(uuid if whole else f"{uuid}::{ask.name}" for uuid in own)
+            alone = own if whole else instances
+            found[ask.name] = tuple(uuid if uuid in alone else f"{uuid}::{ask.name}" for uuid in own)
     return found
 
 
@@ -85,8 +88,12 @@ def _corrected(pod: api.PodResources, by_container: Ids, resources: names.Resour
     for container in found.containers:
         own = by_container.get(container.name, ())
         # Whole GPUs of a container that we do not know were given by another plugin, under their true names.
-        counted = resources.all if own else (resources.mem, resources.slice)
-        others = [entry for entry in container.devices if entry.resource_name not in counted]
+        ours = (resources.mem, resources.slice)
+        others = [
+            entry
+            for entry in container.devices
+            if entry.resource_name not in ours and not (own and resources.has(entry.resource_name))
+        ]
         del container.devices[:]
         container.devices.extend([*others, *_devices(own)])
     return found

@@ -13,7 +13,7 @@ from protos.contract.reason import Reason
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU. Fields that the driver does not report keep their default."""
+    """One GPU, or one MIG instance. Fields that the driver does not report keep their default."""
 
     index: int
     uuid: str
@@ -34,6 +34,16 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """In MIG mode, or about to be."""
     trouble: str = ""
     """Why it should not be used now: it does not answer, or a recovery action is pending."""
+    profile: str = ""
+    """The MIG profile of an instance, "" for a GPU."""
+    parent: str = ""
+    """The UUID of an instance's GPU."""
+    gi: int = -1
+    """ID of the GPU instance."""
+    ci: int = -1
+    """ID of the compute instance."""
+    nodes: tuple[str, ...] = ()
+    """The device nodes that an instance has beside that of its GPU, none where they are unknown."""
 
 
 class MpsLevel(NamedTuple):
@@ -44,7 +54,7 @@ class MpsLevel(NamedTuple):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """All GPUs in index order, and how they are linked."""
+    """All GPUs in index order, after them their MIG instances, and how the GPUs are linked."""
 
     gpus: tuple[Gpu, ...] = ()
     links: tuple[Link, ...] = ()
@@ -57,6 +67,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Version of the container toolkit, which only a fake machine knows."""
     mps: MpsLevel | None = None
     """None where the operator has set up no MPS."""
+
+    @property
+    def cards(self) -> tuple[Gpu, ...]:
+        """The GPUs without their instances."""
+        return tuple(gpu for gpu in self.gpus if not gpu.profile)
 
 
 class MemoryLimit(NamedTuple):

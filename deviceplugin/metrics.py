@@ -1,6 +1,10 @@
 """The plugin's metrics for Prometheus."""
 
+import collections
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from protos.contract.inventory import Inventory
 
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -29,6 +33,7 @@ class Metrics:
         )
         self.registered = self._gauge("registered", "1 while the kubelet follows our device list.", "resource")
         self.gpus = self._gauge("gpus", "GPUs by health.", "health")
+        self.instances = self._gauge("mig_instances", "MIG instances by profile and health.", "profile", "health")
         self.isolation_checks = self._counter(
             "isolation_checks", "Containers whose memory limit was read back, by outcome.", "outcome"
         )
@@ -37,6 +42,14 @@ class Metrics:
             "Running containers that were given a memory limit, by what was read back.",
             "state",
         )
+
+    def count_gpus(self, inventory: Inventory) -> None:
+        """Set the numbers of GPUs and of MIG instances."""
+        words = collections.Counter((gpu.profile, gpu.health.partition(":")[0]) for gpu in inventory.gpus)
+        self.gpus.clear()
+        self.instances.clear()
+        for (profile, health), count in words.items():
+            (self.instances.labels(profile, health) if profile else self.gpus.labels(health)).set(count)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"gangshare_plugin_{name}", text, labels, registry=self.registry)

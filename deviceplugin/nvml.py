@@ -13,6 +13,7 @@ from typing import Any
 from deviceplugin import nvlink
 from deviceplugin.isolation import driver
 from deviceplugin.machine import Gpu, Machine, MemoryLimit, SourceError, Xid
+from deviceplugin.mig.instances import Instances
 from protos.contract.inventory import Fabric
 
 MIB = 2**20
@@ -28,7 +29,8 @@ class NvmlSource:
     period = PERIOD_S
     trouble = None
 
-    def __init__(self, nvml: Any) -> None:
+    def __init__(self, nvml: Any, *, mig: bool = False) -> None:
+        """`mig` says whether the instances of GPUs in MIG mode are read."""
         self.nvml = nvml
         self.ready = False
         self._events: Any = None
@@ -47,6 +49,7 @@ class NvmlSource:
             nvml.NVMLError_NotFound,
             nvml.NVMLError_NoData,
         )
+        self._instances = Instances(nvml, self._unsupported) if mig else None
 
     def read(self) -> Machine:
         self._start()
@@ -56,6 +59,8 @@ class NvmlSource:
             self._watch_events(handles)
             links = nvlink.links(self.nvml, [(gpu, handles[gpu.index][1]) for gpu in gpus])
             fabric = next((found for _, handle in handles.values() if (found := self._fabric(handle))), None)
+            if self._instances is not None:
+                gpus += self._instances.read([(gpu, handles[gpu.index][1]) for gpu in gpus])
             version, limits = driver.version(self.nvml), driver.limits_memory(self.nvml)
         except self.nvml.NVMLError as error:
             self.close()
@@ -79,7 +84,7 @@ class NvmlSource:
             except self.nvml.NVMLError:
                 break
             if data.eventType == self.nvml.nvmlEventTypeXidCriticalError:
-                xids[Xid(self._uuid(data.device), int(data.eventData))] = None
+                xids |= dict.fromkeys(Xid(uuid, int(data.eventData)) for uuid in self._hit(data))
         return list(xids)
 
     def memory_limit(self, uuid: str, cgroup: str) -> MemoryLimit | None:
@@ -200,6 +205,13 @@ class NvmlSource:
             if not isinstance(error, self.nvml.NVMLError_Timeout):
                 time.sleep(timeout)
             raise
+
+    def _hit(self, data: Any) -> tuple[str, ...]:
+        """The UUIDs that an event is about: that of a GPU, or those of MIG instances."""
+        uuid = self._uuid(data.device)
+        if self._instances is None:
+            return (uuid,)
+        return self._instances.hit(uuid, data.gpuInstanceId, data.computeInstanceId) or (uuid,)
 
     def _uuid(self, handle: Any) -> str:
         """The UUID of an event's GPU, "" if it is unknown."""

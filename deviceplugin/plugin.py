@@ -40,6 +40,7 @@ from deviceplugin.prestart import PreStart, Step
 from deviceplugin.publish import Publisher
 from deviceplugin.record import Record
 from deviceplugin.register import Registrar
+from deviceplugin.registrars import Registrars
 from deviceplugin.sense import Senses
 from deviceplugin.server import Endpoint
 from deviceplugin.settings import Settings
@@ -101,9 +102,10 @@ class Plugin:
         self._limits = Limits(settings.limits_socket) if settings.limits_socket else None
         self._isolation = Watch(settings.isolation, probe, tell, self._limits)
         self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics, tell, self._isolation)
+        self.senses.in_use = self.record.in_use
         self._read_back = self._make_read_back()
         self._resizing = Resizing(self.cluster, self.record, self.offer, self._isolation, self._limits)
-        self.registrars: list[Registrar] = []
+        self.registrars: Registrars | None = None
         self._checkpoint = settings.kubelet_dir / names.KUBELET_CHECKPOINT
         self.publisher = Publisher(self.cluster, self.offer, self.metrics, self._settled)
         self.mps = self._make_partner(settings.mps_dir) if settings.mps_dir is not None else None
@@ -118,8 +120,9 @@ class Plugin:
         port = self.settings.metrics_port
         exposed = Exposition(self.metrics.registry, port) if port else nullcontext()
         async with exposed, asyncio.TaskGroup() as group:
-            self._make_registrars(group)
+            self.registrars = self._make_registrars(group)
             parts = [
+                self.registrars.run(),
                 self.senses.run(),
                 self.cluster.watch_pods(),
                 self.cluster.watch_node(),
@@ -128,7 +131,6 @@ class Plugin:
                 self._follow_others(),
                 *([self._read_back.run(), self._resizing.run()] if self._read_back else []),
                 *([self._library.keeper.run()] if self._library else []),
-                *(registrar.run() for registrar in self.registrars),
                 *(true_list.run() for true_list in self._true_lists()),
             ]
             if self.mps is not None:
@@ -177,7 +179,7 @@ class Plugin:
         if self.mps is not None:
             self.mps.changed = True
 
-    def _make_registrars(self, group: asyncio.TaskGroup) -> None:
+    def _make_registrars(self, group: asyncio.TaskGroup) -> Registrars:
         style = Style(
             strategy=self.settings.device_list_strategy,
             control_nodes=tuple(node for node in CONTROL_NODES if Path(node).exists()),
@@ -188,17 +190,19 @@ class Plugin:
         identify = Identifier(self.kubelet, self.cluster, self.record)
         limiters = Limiters(self.mps, self._library.keeper if self._library else None)
         allocator = Allocator(identify, self.offer, self.corrections, self.metrics, style, group.create_task, limiters)
-        for resource in self.offer.sharing.served:
+
+        def make(resource: str) -> Registrar:
             endpoint = Endpoint(resource, self.offer, allocator, self.metrics, self._prestart(resource))
             folder, tell = self.settings.kubelet_dir, self.cluster.tell_node
-            registrar = Registrar(endpoint, folder, self.kubelet, self.metrics, tell, self._kubelet_restarted)
-            self.registrars.append(registrar)
+            return Registrar(endpoint, folder, self.kubelet, self.metrics, tell, self._kubelet_restarted)
+
+        return Registrars(self.offer, make)
 
     def _prestart(self, resource: str) -> PreStart | None:
         """What must be done before containers with this resource start, None if nothing."""
         sharing, steps = self.offer.sharing, list[Step]()
-        whole = resource == sharing.resources.whole and resource not in sharing.replicas
-        if self._limits is not None and not whole:
+        parts = resource in (sharing.resources.mem, sharing.resources.slice, *sharing.replicas)
+        if self._limits is not None and parts:
             steps.append(PodLimits(self.record, self.offer, self._isolation, self._limits).before_start)
         if self.mps is not None:
             steps.append(self.mps.before_start)
@@ -234,8 +238,8 @@ class Plugin:
             stamp = files.stamp(self._checkpoint)
             if stamp == seen:
                 continue
-            seen, served = stamp, {r.resource for r in self.registrars if not r.foreign}
-            for resource in sorted(self._take_over(self._here()) & served):
+            seen, ours = stamp, self.registrars.ours if self.registrars else frozenset[str]()
+            for resource in sorted(self._take_over(self._here()) & ours):
                 sentence = f"another device plugin gives {resource} too, {TWICE_REMEDY}"
                 await self.cluster.tell_node(TWICE, sentence, "Warning")
             self.corrections.look_at_all()
@@ -260,8 +264,8 @@ class Plugin:
         """
         entries = [entry for entry in self._read_checkpoint() or () if here is None or entry.uid in here]
         if self.mps is not None:
-            self.mps.load(entry for entry in entries if entry.resource in self.settings.resources.all)
-        return self.record.load(entries, self.offer.inventory, self.settings.resources)
+            self.mps.load(entry for entry in entries if self.offer.sharing.counts(entry.resource))
+        return self.record.load(entries, self.offer.inventory, self.offer.sharing)
 
     def _kubelet_restarted(self, resource: str) -> None:
         entries = self._read_checkpoint()
@@ -277,7 +281,7 @@ class Plugin:
             return None
 
     def _settled(self) -> bool:
-        return bool(self.registrars) and all(registrar.settled for registrar in self.registrars)
+        return self.registrars is not None and self.registrars.settled
 
     def _forget(self, uid: str) -> None:
         self.record.forget(uid)

@@ -14,7 +14,7 @@ import structlog
 from deviceplugin.cluster import Cluster
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
-from protos.contract import codec, inventory, names
+from protos.contract import codec, inventory, mig, names
 from protos.contract.inventory import HEALTHY, Inventory
 from protos.kube import errors
 
@@ -76,7 +76,8 @@ class Publisher:
 
     def _resources(self, wanted: Inventory) -> dict[str, str]:
         """Amounts in the node's status that gpushare's users read."""
-        return {names.ALIYUN_COUNT: str(len(wanted.gpus))} if self.offer.sharing.gpushare else {}
+        count = sum(not gpu.profile for gpu in wanted.gpus)
+        return {names.ALIYUN_COUNT: str(count)} if self.offer.sharing.gpushare else {}
 
     async def _write(self, state: State) -> None:
         """Write the inventory of this moment. Writes run one at a time: `ready` must not arrive after `leaving`."""
@@ -87,7 +88,7 @@ class Publisher:
             self._written_at = asyncio.get_running_loop().time()
             await self.cluster.patch_node({names.GPUS: inventory.encode(wanted)}, self._resources(wanted))
             self.metrics.publications.inc()
-            sick = [f"{gpu.index}:{gpu.health}" for gpu in wanted.gpus if gpu.health != HEALTHY]
+            sick = [f"{mig.shown(gpu.index)} {gpu.health}" for gpu in wanted.gpus if gpu.health != HEALTHY]
             log.info("inventory_written", state=wanted.state, gpus=len(wanted.gpus), sick=sick)
 
 

@@ -1,13 +1,15 @@
 """The answers of this node: for each pod, which GPUs each of its containers has.
 
 The GPUs of all containers of a pod are fixed when the first container is answered. At start the record is rebuilt from
-the kubelet's checkpoint, which also has devices that other plugins gave (NVIDIA's whole GPUs, gpushare's memory).
+the kubelet's checkpoint, which also has devices that other plugins gave (NVIDIA's whole GPUs and MIG instances,
+gpushare's memory).
 """
 
 from collections.abc import Iterable, Mapping
 
 from deviceplugin import devices
 from deviceplugin.checkpoint import Entry
+from deviceplugin.devices import Sharing
 from deviceplugin.library import contract
 from protos.contract import names
 from protos.contract.inventory import Inventory
@@ -31,17 +33,17 @@ class Record:
         self._foreign: set[str] = set()
         self._refused: set[str] = set()
 
-    def load(self, entries: Iterable[Entry], inventory: Inventory, resources: names.Resources) -> frozenset[str]:
+    def load(self, entries: Iterable[Entry], inventory: Inventory, sharing: Sharing) -> frozenset[str]:
         """Take over the kubelet's checkpoint; returns the resources that another plugin gave to pods new to us."""
         foreign = set()
         for entry in entries:
-            if entry.resource not in resources.all:
+            if not sharing.counts(entry.resource):
                 continue
             self.note(entry.uid, entry.container, entry.resource, entry.ids)
             self.limit(entry.uid, entry.container, _limit(entry))
             if names.ENV_MEM_MIB in entry.envs:
                 self.limit_by_library(entry.uid, entry.container, contract.limit_in(entry.envs))
-            gpus = _gpus(entry, inventory, resources)
+            gpus = _gpus(entry, inventory, sharing.resources)
             if gpus:
                 self._given.setdefault(entry.uid, {}).setdefault(entry.container, gpus)
                 if names.ENV_MEM_MIB not in entry.envs and entry.uid not in self._foreign:
@@ -123,6 +125,10 @@ class Record:
         """Whether another plugin gave the pod its GPUs."""
         return uid in self._foreign
 
+    def in_use(self) -> frozenset[str]:
+        """The UUIDs of all GPUs and instances that pods have."""
+        return frozenset(uuid for given in self._given.values() for uuids in given.values() for uuid in uuids)
+
     def uids(self) -> frozenset[str]:
         return frozenset(self._answered) | self._given.keys() | self._refused
 
@@ -151,6 +157,6 @@ def _gpus(entry: Entry, inventory: Inventory, resources: names.Resources) -> tup
     if names.ALIYUN_IDX in entry.envs:
         minors = entry.envs[names.ALIYUN_IDX].split(",")
         return tuple(gpu.uuid for gpu in inventory.gpus if str(gpu.minor) in minors)
-    if entry.resource in (resources.whole, resources.shared):
+    if entry.resource not in (resources.mem, resources.slice):
         return tuple(dict.fromkeys(devices.gpu_of(device) for device in sorted(entry.ids)))
     return ()

@@ -1,8 +1,7 @@
 """Watches the machine: reads GPUs and errors, and updates the offer."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
 import structlog
@@ -14,7 +13,9 @@ from deviceplugin.machine import Machine, Source, SourceError, Xid
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
 from deviceplugin.podresources import PodResources, PodResourcesError
+from protos.contract import mig
 from protos.contract.inventory import HEALTHY, Inventory
+from protos.contract.reason import Reason
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -43,8 +44,11 @@ class Senses:
         """`tell` posts an Event about the node."""
         self.source, self.health, self.offer, self.kubelet, self.metrics = source, health, offer, kubelet, metrics
         self._isolation = isolation
+        self.in_use: Callable[[], Collection[str]] = frozenset
+        """The UUIDs of the GPUs that pods hold; the plugin sets it."""
         self._turn = asyncio.Lock()
-        self._tell, self._told = tell, source.trouble
+        self._tell = tell
+        self._told: tuple[Reason | None, ...] = (source.trouble,)
         self._machine = Machine()
         self._held: dict[str, set[str]] = {}
         """Device IDs that containers hold, by resource, as last seen while a GPU was not healthy."""
@@ -73,7 +77,7 @@ class Senses:
         while not (await asyncio.wait([reading], timeout=HANG_S))[0]:
             await self._silent(f"no answer in {HANG_S:g} s", clock())
         try:
-            self._machine = self.health.step(await reading, xids, clock())
+            self._machine = self.health.step(await reading, xids, clock(), self.in_use())
         except SourceError as error:
             await self._silent(str(error), clock())
         else:
@@ -88,10 +92,11 @@ class Senses:
             return await asyncio.to_thread(work)
 
     async def _tell_trouble(self) -> None:
-        """Post what is wrong with the operator's description of the machine, once."""
-        trouble, before, self._told = self.source.trouble, self._told, self.source.trouble
-        if trouble is not None and trouble != before:
-            await self._tell(trouble.code, str(trouble), "Warning")
+        """Post what is wrong with the operator's description of the machine, or with its MIG instances, once."""
+        before, self._told = self._told, (self.source.trouble, self.offer.trouble)
+        for trouble in self._told:
+            if trouble is not None and trouble not in before:
+                await self._tell(trouble.code, str(trouble), "Warning")
 
     async def _silent(self, why: str, now: float) -> None:
         """Mark all GPUs sick, since the machine does not answer."""
@@ -126,10 +131,17 @@ class Senses:
         health = {gpu.uuid: gpu.health for gpu in inventory.gpus}
         if health == self._logged:
             return
+        self.metrics.count_gpus(inventory)
         for gpu in inventory.gpus:
             if self._logged.get(gpu.uuid) != gpu.health:
-                log.info("gpu", index=gpu.index, uuid=gpu.uuid, model=gpu.model, mem=gpu.mem, health=gpu.health)
+                about = {"profile": gpu.profile} if gpu.profile else {}
+                log.info(
+                    "gpu",
+                    index=mig.shown(gpu.index),
+                    uuid=gpu.uuid,
+                    model=gpu.model,
+                    mem=gpu.mem,
+                    health=gpu.health,
+                    **about,
+                )
         self._logged = health
-        self.metrics.gpus.clear()
-        for state, count in Counter(text.partition(":")[0] for text in health.values()).items():
-            self.metrics.gpus.labels(state).set(count)

@@ -4,13 +4,13 @@ from math import inf
 from pathlib import Path
 from typing import Annotated
 
-from deviceplugin import cdi, cgroups
-from deviceplugin.answers import Strategy
+from deviceplugin import answers, cdi, cgroups
 from deviceplugin.common_settings import NodeName, check_node_name, check_port
 from deviceplugin.devices import Sharing
 from deviceplugin.health import COOL_DOWN_S, IGNORED_XIDS
 from deviceplugin.isolation.levels import Mode, OnMismatch, parsed
 from deviceplugin.library.regions import DEFAULT_DIR as LIBRARY_DIR
+from deviceplugin.mig.strategy import Strategy
 from deviceplugin.slices import TimeSlicing
 from deviceplugin.sockets import LONGEST_PATH, UNFINISHED
 from protos.contract import names
@@ -64,10 +64,18 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
         Flag("Configuration file of NVIDIA's device plugin, with sharing.timeSlicing.", variables=("CONFIG_FILE",)),
     ] = None
     time_slicing: TimeSlicing = TimeSlicing()
-    """The content of that file: replicas of whole GPUs."""
+    """The content of that file."""
+    mig_strategy: Annotated[
+        Strategy,
+        Flag(
+            "How MIG instances are offered, as by NVIDIA's plugin. none: not at all, unless the configuration file has "
+            "flags.migStrategy; single: where all are alike, as whole GPUs; mixed: as nvidia.com/mig-PROFILE.",
+            variables=("MIG_STRATEGY",),
+        ),
+    ] = Strategy.NONE
     device_list_strategy: Annotated[
-        Strategy, Flag("How the GPUs of a container are passed to the container runtime.")
-    ] = Strategy.ENVVAR
+        answers.Strategy, Flag("How the GPUs of a container are passed to the container runtime.")
+    ] = answers.Strategy.ENVVAR
     cdi_kind: Annotated[
         str, Flag("Vendor and class of the GPUs' CDI devices, with a --device-list-strategy of CDI.")
     ] = names.CDI_KIND
@@ -155,12 +163,22 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             raise SettingsError(f"--library-dir-mib is {self.library_dir_mib}: expected 1 or more")
         if self.serve_pod_resources is not None:
             _check_socket(self.serve_pod_resources, self.pod_resources)
+        if self.mig is Strategy.SINGLE and self.resources.whole in self.time_slicing.replicas:
+            raise SettingsError(
+                f"--mig-strategy is single, and the configuration file has replicas of {self.resources.whole}: "
+                "expected one of the two, since a MIG instance is not divided further"
+            )
         check_port("metrics_port", self.metrics_port, "none")
 
     @property
     def limits_by_library(self) -> bool:
         """Whether the operator brings a library, and wants it used."""
         return self.library_path is not None and self.isolation in (Mode.AUTO, Mode.LIBRARY)
+
+    @property
+    def mig(self) -> Strategy:
+        """The strategy of the flag, or else of the configuration file."""
+        return self.time_slicing.mig if self.mig_strategy is Strategy.NONE else self.mig_strategy
 
     @property
     def sharing(self) -> Sharing:
@@ -171,4 +189,5 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             slices_per_gpu=self.slices_per_gpu,
             replicas=self.time_slicing.replicas,
             gpushare=self.gpushare,
+            mig=self.mig,
         )

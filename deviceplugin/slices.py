@@ -1,4 +1,4 @@
-"""The time-slicing part of NVIDIA's sharing configuration file: how many replicas each GPU has.
+"""What counts of the configuration file of NVIDIA's plugin: replicas of GPUs, and the strategy for MIG instances.
 
 Source: github.com/NVIDIA/k8s-device-plugin, "Shared access to GPUs with CUDA time-slicing", version v1 of the file.
 """
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from deviceplugin.mig.strategy import Strategy
 from protos import files
 from protos.contract import names
 from protos.files import FileError
@@ -17,12 +18,13 @@ VENDOR = "nvidia.com/"
 
 
 class TimeSlicing(msgspec.Struct, frozen=True):
-    """How GPUs are served as replicas; by default they are not."""
+    """How GPUs are served as replicas, by default not, and the file's strategy for MIG."""
 
     replicas: dict[str, int] = {}
     """Replicas of one GPU, by the name of the served resource."""
     single: bool = False
     """A container may ask for one replica at most."""
+    mig: Strategy = Strategy.NONE
 
 
 class _Resource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,18 +45,23 @@ class _Modes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     mps: Any = None
 
 
+class _Flags(msgspec.Struct, frozen=True, rename="camel"):
+    mig_strategy: Strategy | None = None
+
+
 class _File(msgspec.Struct, frozen=True):
     version: str
+    flags: _Flags | None = None
     sharing: _Modes | None = None
 
 
 def read(path: Path, resources: names.Resources, slices_per_gpu: int) -> TimeSlicing:
-    """The time-slicing of a configuration file; raises FileError."""
+    """What counts of a configuration file; raises FileError."""
     return files.read(path, lambda content: parse(content, resources, slices_per_gpu))
 
 
 def parse(content: bytes, resources: names.Resources, slices_per_gpu: int) -> TimeSlicing:
-    """The time-slicing in a file's content; raises FileError."""
+    """What counts of a file's content; raises FileError."""
     file = files.convert(content, _File)
     if file.version != VERSION:
         raise FileError(f"version is {file.version[:40]!r}: expected {VERSION!r}")
@@ -69,7 +76,8 @@ def parse(content: bytes, resources: names.Resources, slices_per_gpu: int) -> Ti
         if resource.replicas > slices_per_gpu:
             raise FileError(f"{resource.replicas} replicas of {served}: a GPU has {slices_per_gpu} slices")
         replicas[served] = resource.replicas
-    return TimeSlicing(replicas, slicing.fail_requests_greater_than_one)
+    mig = (file.flags and file.flags.mig_strategy) or Strategy.NONE
+    return TimeSlicing(replicas, slicing.fail_requests_greater_than_one, mig)
 
 
 def _served(resource: _Resource, rename: bool, resources: names.Resources) -> str:

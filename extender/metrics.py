@@ -48,7 +48,11 @@ PENDING = _gauge(
     (),
     "Pending pods of all queues: those that request GPUs, and all others of the extender's schedulers.",
 )
-MEM = _gauge("gangshare_gpu_memory_bytes", _GPU, "GPU memory that pods can request, in bytes.")
+MEM = _gauge(
+    "gangshare_gpu_memory_bytes",
+    _GPU,
+    "GPU memory that pods can request, in bytes. Of a GPU in MIG mode only its instances have it.",
+)
 MEM_FREE = _gauge(
     "gangshare_gpu_memory_free_bytes", _GPU, "GPU memory that pods can request and that is free, in bytes."
 )
@@ -59,6 +63,7 @@ ALLOCATED = _gauge(
     "Part of the GPU that is allocated: the larger of memory and time slices, 1 if it is allocated whole.",
 )
 OFFERED = _gauge("gangshare_gpu_offered", (*_GPU, "model"), "1 if the GPU is healthy and not cordoned.")
+INSTANCE = _gauge("gangshare_mig_instance", (*_GPU, "profile"), "1 for each MIG instance, with its profile.")
 ISOLATION = _gauge(
     "gangshare_node_isolation",
     ("node", "memory", "compute"),
@@ -172,7 +177,7 @@ STEPS = _histogram(
 VIOLATIONS = _gauge("gangshare_invariant_violations", (), "Invariants that the last check found violated.")
 
 TABLE = (
-    BOOKINGS, PENDING, MEM, MEM_FREE, SLICES_FREE, ALLOCATED, OFFERED, ISOLATION, INFO,
+    BOOKINGS, PENDING, MEM, MEM_FREE, SLICES_FREE, ALLOCATED, OFFERED, INSTANCE, ISOLATION, INFO,
     VERB_SECONDS, DECISIONS, QUARANTINED,
     GANGS, GANG_SECONDS, *ENGINE_COUNTERS,
     QUEUE_FAIR_SHARE, QUEUE_ALLOCATED, QUEUE_REQUESTED, QUEUE_SHARE, QUEUE_OVER, QUEUE_PODS,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from extender.engine.types.effects import PodRef
-from protos.contract import inventory, names
+from protos.contract import inventory, mig, names
 from protos.contract.allocation import Allocation, Share
 from protos.contract.inventory import Gpu, Inventory, Link
 from protos.contract.objects import Node, ObjectMeta, Pod, decode_node, decode_pod
@@ -33,6 +33,27 @@ def an_inventory(
     )
     fields = {"unit_mib": 1024, "slices_per_gpu": 100} | fields
     return Inventory(v=1, gpus=gpus, links=tuple(links), **fields)
+
+
+def cut(found: Inventory, instances: Mapping[int, Sequence[str]], *, single: bool = False) -> Inventory:
+    """The same with these GPUs in MIG mode, cut into instances of these profiles; UUIDs are MIG-<GPU's>-<place>."""
+    replace = msgspec.structs.replace
+    gpus = [replace(gpu, health="mig") if gpu.index in instances else gpu for gpu in found.gpus]
+    for number, profiles in sorted(instances.items()):
+        of = found.gpus[number]
+        for place, name in enumerate(profiles):
+            profile = mig.profile(name)
+            assert profile is not None
+            mem, index = profile.memory_gb - 1, mig.index(number, place)
+            gpus.append(replace(of, index=index, uuid=f"MIG-{of.uuid}-{place}", mem=mem, mem_mib=mem * 1024, mig=name))
+    strategy: Any = "single" if single else msgspec.UNSET
+    return replace(found, gpus=tuple(gpus), mig_strategy=strategy)
+
+
+def a_cut_node(name: str, *mems: int, instances: Mapping[int, Sequence[str]], single: bool = False) -> Node:
+    """A node with these GPUs, some of which are cut into instances."""
+    found = cut(an_inventory(*mems, node=name, models=["A100"] * len(mems)), instances, single=single)
+    return a_node(name, annotations={names.GPUS: inventory.encode(found)})
 
 
 def a_node(name: str, *mems: int, annotations: Mapping[str, str] | None = None, **fields: Any) -> Node:

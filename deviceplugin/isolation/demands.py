@@ -1,6 +1,6 @@
 """What a container gets of the node's isolation, or why it is refused. Pure.
 
-Whole GPUs have one holder: they need no limit, and get none.
+Whole GPUs and MIG instances have one holder: they need no limit, and get none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -81,18 +81,25 @@ def together(
     return {uuid: min(peak(parts).mem, usable.get(uuid, peak(parts).mem)) for uuid, parts in by_gpu.items()}
 
 
-def refusal(claim: Claim, inventory: Inventory) -> Reason | None:
+def refusal(claim: Claim, shares: Mapping[str, Sequence[Share]], inventory: Inventory) -> Reason | None:
     """Why this node may not take the pod: it demands more than the isolation in force. None if it may.
 
-    A pod that runs stays: it was admitted under the isolation of that time.
+    `shares` are those of the containers whose GPUs are known; of the others the request says whether they get parts. A
+    pod that runs stays: it was admitted under the isolation of that time.
     """
     isolation = inventory.enforced
-    parts = [ask for ask in claim.ask.containers if not ask.whole or ask.whole in inventory.replicas]
+    parts = [ask for ask in claim.ask.containers if _in_parts(ask, shares.get(ask.name, ()), inventory)]
     demanded = reduce(stricter, (_demanded(claim, ask) for ask in parts), ANYTHING)
     if claim.running or isolation.meets(demanded):
         return None
     sentence = f"the pod demands isolation of {demanded}, and this node gives {isolation}"
     return Reason("NoIsolation", sentence, isolation.why)
+
+
+def _in_parts(ask: ContainerAsk, shares: Sequence[Share], inventory: Inventory) -> bool:
+    if shares:
+        return not all(share.whole for share in shares)
+    return not ask.whole or ask.whole in inventory.replicas
 
 
 def _demanded(claim: Claim, ask: ContainerAsk) -> Demanded:

@@ -48,8 +48,8 @@ class Probe:
             pods=cgroups.shows_pods(self._groups),
             toolkit=toolkit,
             toolkit_why=why,
-            gpus=len(machine.gpus),
-            mig=sum(gpu.mig for gpu in machine.gpus),
+            gpus=len(machine.cards),
+            mig=sum(gpu.mig for gpu in machine.cards),
             library=self._library.facts(machine) if self._library else None,
         )
 

@@ -39,7 +39,7 @@ def level(state: State | None, machine: Machine, now: float) -> MpsLevel:
         return MpsLevel(why="no MPS component runs on this node")
     if silent(state, now):
         return MpsLevel(why=SILENT)
-    without = [gpu.index for gpu in machine.gpus if not gpu.mig and gpu.uuid not in state.gpus]
+    without = [gpu.index for gpu in machine.cards if not gpu.mig and gpu.uuid not in state.gpus]
     if without:
         return MpsLevel(why=f"GPU {', '.join(map(str, without))} is not given over to MPS"[:256])
     if not any(served.phase == "serving" for served in state.gpus.values()):
@@ -55,11 +55,13 @@ def silent(state: State, now: float) -> bool:
 
 
 def marked(machine: Machine, state: State | None, now: float) -> Machine:
-    """The machine with the GPUs that take no new parts, and the level."""
+    """The machine with the GPUs that take no new parts, and the level. GPUs in MIG mode take none anyway."""
     gpus: Mapping[str, Served] = state.gpus if state else {}
     dead = state is not None and silent(state, now)
     found = (
-        msgspec.structs.replace(gpu, trouble=gpu.trouble or trouble(gpus[gpu.uuid], dead)) if gpu.uuid in gpus else gpu
+        msgspec.structs.replace(gpu, trouble=gpu.trouble or trouble(gpus[gpu.uuid], dead))
+        if gpu.uuid in gpus and not gpu.mig
+        else gpu
         for gpu in machine.gpus
     )
     return msgspec.structs.replace(machine, gpus=tuple(found), mps=level(state, machine, now))

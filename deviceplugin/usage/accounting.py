@@ -13,9 +13,10 @@ import msgspec
 from deviceplugin.usage.holders import Holder, Promise
 from deviceplugin.usage.places import GONE, Place
 from deviceplugin.usage.processes import Sample
+from protos.contract import mig
 from protos.contract.bounds import OWNERS
 from protos.contract.inventory import Gpu, Inventory
-from protos.contract.measured import OUTSIDE, WHOLE, Use
+from protos.contract.measured import INSTANCE, OUTSIDE, WHOLE, Use
 
 MIB = 2**20
 PAUSE_S = 120.0
@@ -88,8 +89,10 @@ class Accounting:
         promised = _promises(holders)
         names = {(holder.uid, id_): name for holder in holders for id_, name in holder.containers.items()}
         pods = {holder.uid: holder for holder in holders}
+        on_instances = _on_instances(inventory, by_uuid)
         for gpu in inventory.gpus:
             here = by_uuid.get(gpu.uuid, Placed(Sample(gpu.uuid, trouble="not shown")))
+            here = _without(here, on_instances.get(gpu.index, frozenset()))
             parts = self._parts(here, names, starts)
             keys = dict.fromkeys([*promised.get(gpu.uuid, ()), *parts])
             for key in keys:
@@ -127,6 +130,7 @@ class Accounting:
         """Add the time since the last look for the pods that were there then."""
         passed = 0.0 if self._before is None else min(PAUSE_S, now - self._before)
         memory = {gpu.uuid: max(1, gpu.mem_mib * MIB) for gpu in inventory.gpus}
+        part = {gpu.uuid: gpu.slices / mig.SLICES for gpu in inventory.gpus}
         for pod in pods.values():
             if pod.asks:
                 time = self.times.setdefault(_owner(pod), Time())
@@ -138,9 +142,9 @@ class Accounting:
             if user is None or not user.asks or user.uid not in self._known:
                 continue
             time = self.times[_owner(user)]
-            time.memory += passed * min(1.0, (row.used or 0) / memory[row.uuid])
+            time.memory += passed * part[row.uuid] * min(1.0, (row.used or 0) / memory[row.uuid])
             if row.sm is not None:
-                time.sm = (time.sm or 0.0) + passed * row.sm
+                time.sm = (time.sm or 0.0) + passed * part[row.uuid] * row.sm
         self._before, self._known = now, frozenset(pods)
         self._forget(now)
 
@@ -150,6 +154,24 @@ class Accounting:
             del self.times[owner]
         for owner in sorted(self.times, key=lambda owner: -self.times[owner].seen)[OWNERS.most :]:
             del self.times[owner]
+
+
+def _on_instances(inventory: Inventory, by_uuid: Mapping[str, Placed]) -> dict[int, frozenset[int]]:
+    """The processes on the MIG instances of each GPU, by its index. The list of their GPU may have them, too."""
+    found: dict[int, frozenset[int]] = {}
+    for gpu in inventory.gpus:
+        number = mig.gpu_of(gpu.index) if gpu.profile else None
+        if number is not None and gpu.uuid in by_uuid:
+            pids = (process.pid for process in by_uuid[gpu.uuid].sample.processes)
+            found[number] = found.get(number, frozenset()).union(pids)
+    return found
+
+
+def _without(placed: Placed, pids: frozenset[int]) -> Placed:
+    if not pids:
+        return placed
+    left = tuple(process for process in placed.sample.processes if process.pid not in pids)
+    return placed._replace(sample=placed.sample._replace(processes=left))
 
 
 def _promises(holders: Iterable[Holder]) -> dict[str, dict[Key, Promise]]:
@@ -207,7 +229,7 @@ def _row(
         asks=pod.asks,
         promised=promise.mem_mib * MIB if promise else 0,
         idle=idle,
-        level=WHOLE if whole else str(isolation) if promise else "",
+        level=(INSTANCE if gpu.profile else WHOLE) if whole else str(isolation) if promise else "",
         enforced=whole or bool(promise and isolation.memory),
     )
 

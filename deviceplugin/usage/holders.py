@@ -14,6 +14,7 @@ from protos.contract import allocation, codec, names, resize
 from protos.contract.ask import PodAsk, held
 from protos.contract.books import NodeBooks
 from protos.contract.bounds import NAME
+from protos.contract.mig import SLICES
 from protos.contract.objects import ENDED, ContainerStatus, ObjectMeta, Pod, PodStatus
 from protos.contract.ownership import allocation_by_us
 from protos.contract.printable import printable
@@ -122,7 +123,8 @@ def _parts(ask: PodAsk, given: Mapping[str, allocation.Shares], books: NodeBooks
         book = books.gpus.get(uuid)
         if book is not None:
             of_memory = demand.mem / max(1, book.gpu.mem)
-            parts[uuid] = 1.0 if demand.whole else max(of_memory, demand.slices / books.inventory.slices_per_gpu)
+            part = max(of_memory, demand.slices / books.inventory.slices_per_gpu)
+            parts[uuid] = book.gpu.slices / SLICES if demand.whole else part
     return parts
 
 

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from deviceplugin.usage.accounting import Owner, Time
+from protos.contract import mig
 from protos.contract.measured import Use
 
 
@@ -101,7 +102,7 @@ class Metrics(Collector):
         yield from _of_owners(now)
         readable = _family(READABLE)
         for uuid, index, read in now.readable:
-            readable.add_metric((now.node, uuid, str(index)), int(read))
+            readable.add_metric((now.node, uuid, mig.shown(index)), int(read))
         yield readable
         age, events = _family(AGE), _family(EVENTS)
         age.add_metric((now.node,), now.age)
@@ -117,7 +118,7 @@ def _family(spec: Spec) -> GaugeMetricFamily | CounterMetricFamily:
 def _of_containers(now: Measured) -> Iterator[Metric]:
     used, promised, sm, idle, enforced = (_family(spec) for spec in (USED, PROMISED, SM, IDLE, ENFORCED))
     for use in now.uses:
-        named = (use.namespace, use.pod, use.container, use.uuid, str(use.gpu), use.model, use.queue, use.level)
+        named = (use.namespace, use.pod, use.container, use.uuid, mig.shown(use.gpu), use.model, use.queue, use.level)
         labels = (now.node, *named)
         for family, value in ((used, use.used), (sm, use.sm), (idle, use.idle)):
             if value is not None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import structlog
 
 from deviceplugin.usage.accounting import Key
+from protos.contract import mig
 from protos.contract.measured import Use
 from protos.kube import errors, events
 
@@ -32,16 +33,16 @@ def overuse(use: Use) -> str:
     """What the user of a pod reads that takes more than promised."""
     used, promised = f"{(use.used or 0) / GIB:.1f} GiB", f"{use.promised / GIB:.1f} GiB"
     return (
-        f"container {use.container} uses {used} of GPU {use.gpu}, and was promised {promised}: request more, or let "
-        "the program keep to GANGSHARE_GPU_MEM_MIB"
+        f"container {use.container} uses {used} of GPU {mig.shown(use.gpu)}, and was promised {promised}: request "
+        "more, or let the program keep to GANGSHARE_GPU_MEM_MIB"
     )
 
 
 def idle(use: Use) -> str:
     """What the user of an idle pod reads."""
     return (
-        f"container {use.container} holds {use.promised / GIB:.1f} GiB of GPU {use.gpu} and did nothing on it for "
-        f"{(use.idle or 0) / MINUTE:.0f} minutes: end the pod if it is done"
+        f"container {use.container} holds {use.promised / GIB:.1f} GiB of GPU {mig.shown(use.gpu)} and did nothing "
+        f"on it for {(use.idle or 0) / MINUTE:.0f} minutes: end the pod if it is done"
     )
 
 

@@ -1,6 +1,7 @@
 """The processes on the GPUs of this node as the driver tells them, and a stand-in of the driver.
 
-The lists of compute, graphics and MPS processes have pids of the caller's PID namespace and below. Each call that
+The lists of compute, graphics and MPS processes have pids of the caller's PID namespace and below. MIG instances have
+lists of their own, and that of their GPU may have the same processes. Each call that
 this driver, GPU or pynvml lacks leaves only its own part unknown. Source: NVML API reference,
 docs.nvidia.com/deploy/nvml-api.
 """
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from deviceplugin.fake import FakeSource
 from deviceplugin.machine import SourceError
+from deviceplugin.mig.instances import Instances
 from deviceplugin.nvml import NvmlSource
 
 LISTS = (
@@ -34,7 +36,7 @@ class Process(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One GPU at one moment."""
+    """One GPU or MIG instance at one moment."""
 
     uuid: str
     processes: tuple[Process, ...] = ()
@@ -69,9 +71,15 @@ class NvmlProcesses:
             AttributeError,
         )
         """Errors of a call that this driver, GPU or pynvml does not have."""
+        self._instances = Instances(nvml, (*self._absent, nvml.NVMLError_InvalidArgument, nvml.NVMLError_NotFound))
 
     def read(self) -> tuple[Sample, ...]:
-        return tuple(self._sample(uuid, handle) for uuid, handle in self._source.handles().items())
+        found = []
+        for uuid, handle in self._source.handles().items():
+            found.append(self._sample(uuid, handle))
+            with suppress(self._nvml.NVMLError):
+                found += [self._sample(own, device) for _, own, device in self._instances.devices(handle)]
+        return tuple(found)
 
     def close(self) -> None:
         self._source.close()
@@ -136,14 +144,10 @@ class FakeProcesses:
 
     def read(self) -> tuple[Sample, ...]:
         found = []
-        for uuid, gpu in self._source.gpus():
-            if gpu.health == "gone":
-                continue
-            processes = tuple(
-                Process(each.pid, None if each.mem_mib is None else each.mem_mib * MIB) for each in gpu.processes
-            )
-            sm = {each.pid: each.sm / FULL for each in gpu.processes if each.sm is not None}
-            told = any(each.sm is not None for each in gpu.processes) or not gpu.processes
+        for uuid, fakes in self._source.processes():
+            processes = tuple(Process(each.pid, None if each.mem_mib is None else each.mem_mib * MIB) for each in fakes)
+            sm = {each.pid: each.sm / FULL for each in fakes if each.sm is not None}
+            told = any(each.sm is not None for each in fakes) or not fakes
             found.append(Sample(uuid, processes, sm if told else None))
         if not found:
             raise SourceError("the profile has no GPU")

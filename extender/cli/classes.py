@@ -26,5 +26,6 @@ def render(found: Classes) -> list[RenderableType]:
         memory = f"{model.mem_mib} MiB ({model.mem})" if model.mem_mib else str(model.mem)
         clock = f"{model.clock_mhz} MHz" if model.clock_mhz else "-"
         numbers = map(str, (model.gpus, model.free, model.nodes))
-        table.add_row(model.model or "unknown", memory, clock, model.compute_capability or "-", *numbers)
+        name = f"{model.model or 'unknown'} {model.profile}".rstrip()
+        table.add_row(name, memory, clock, model.compute_capability or "-", *numbers)
     return [*parts, table]

@@ -63,6 +63,10 @@ def scheduler_config(
         list[str] | None,
         typer.Option(help="schedulerName of a profile, for layout own. May be repeated.", metavar="NAME"),
     ] = None,
+    mig_profile: Annotated[
+        list[str] | None,
+        typer.Option(help="MIG profile beside those that NVIDIA documents. May be repeated.", metavar="NAME"),
+    ] = None,
 ) -> None:
     """Print kube-scheduler's configuration."""
     import msgspec
@@ -77,6 +81,7 @@ def scheduler_config(
         kubeconfig=defaults.kubeconfig if kubeconfig is None else kubeconfig,
         tls_files=tls_files.rstrip("/"),
         profiles=tuple(profile or defaults.profiles),
+        mig_profiles=tuple(mig_profile or ()),
     )
     typer.echo(config.render(layout, options), nl=False)
     if layout == "policy":

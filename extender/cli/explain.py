@@ -8,6 +8,7 @@ from extender.cli import console
 from extender.cli.errors import CommandError
 from extender.engine.planning import defrag_plan
 from extender.wire.answers import Earliest, Group, Node, NodeCount, Pod, Slot, Verdict
+from protos.contract import mig
 from protos.contract.allocation import Allocation, Share
 from protos.contract.reason import listed
 
@@ -111,18 +112,18 @@ def group_lines(group: Group) -> Iterator[str]:
 
 
 def _hold(hold: Slot) -> str:
-    gpus = f"GPU {', '.join(map(str, hold.gpus))} of {hold.node}" if hold.gpus else f"a place on {hold.node}"
+    gpus = f"GPU {', '.join(map(mig.shown, hold.gpus))} of {hold.node}" if hold.gpus else f"a place on {hold.node}"
     member = f"the replacement of {hold.name}" if hold.name else "one more member"
     return f"  {gpus} is held for {console.duration(hold.seconds)} for {member}"
 
 
 def _containers(allocation: Allocation, node: Node | None) -> Iterator[str]:
-    models = {gpu.uuid: gpu.model for gpu in node.gpus} if node else {}
+    models = {gpu.uuid: f"{gpu.model} {gpu.profile}".rstrip() for gpu in node.gpus} if node else {}
     for container, shares in allocation.containers.items():
         for share in shares:
             model = models.get(share.uuid) or "unknown model"
             amount = _amount(allocation, share)
-            yield f"  container {container}: GPU {share.index} ({model}, {share.uuid}): {amount}"
+            yield f"  container {container}: GPU {mig.shown(share.index)} ({model}, {share.uuid}): {amount}"
 
 
 def _amount(allocation: Allocation, share: Share) -> str:

@@ -10,6 +10,8 @@ from extender.cli import console, gpu_table, queues
 from extender.cli.explain import first_lines, start
 from extender.wire.answers import GpuPage, Node, NodePage
 from extender.wire.listings import QueuePage, Queues
+from protos.contract import mig
+from protos.contract.isolation import INSTANCE
 from protos.contract.reason import listed
 
 
@@ -21,13 +23,16 @@ def node(page: NodePage) -> Iterator[RenderableType]:
     yield from _isolation(page)
     if page.gpus or page.unplaced:
         yield from ("", gpu_table.gpus([page], pods=True), "")
-        yield from (f"GPU {gpu.index}: {gpu.uuid}" for gpu in page.gpus)
+        yield from (f"GPU {mig.shown(gpu.index)}: {gpu.uuid}" for gpu in page.gpus)
 
 
 def gpu(page: GpuPage) -> Iterator[RenderableType]:
     """A GPU: whether it takes new pods, and its pods."""
-    yield from first_lines(f"GPU {page.gpu.index} of {page.node}", page.verdict, f"is {page.gpu.health}")
+    what = f"MIG instance {mig.shown(page.gpu.index)}" if page.gpu.profile else f"GPU {page.gpu.index}"
+    yield from first_lines(f"{what} of {page.node}", page.verdict, f"is {page.gpu.health}")
     yield f"  UUID: {page.gpu.uuid}"
+    if page.gpu.profile:
+        yield f"  MIG profile: {page.gpu.profile}"
     yield from _isolation(page)
     node = Node(name=page.node, unit_mib=page.unit_mib, slices_per_gpu=page.slices_per_gpu, gpus=(page.gpu,))
     yield from ("", gpu_table.gpus([node], pods=True))
@@ -36,7 +41,8 @@ def gpu(page: GpuPage) -> Iterator[RenderableType]:
 def _isolation(page: NodePage | GpuPage) -> Iterator[str]:
     """How parts of GPUs are isolated, if the node publishes it, and why not better."""
     if page.isolation:
-        yield f"  isolation of parts: {page.isolation}" + (f" ({page.isolation_why})" if page.isolation_why else "")
+        what = "isolation" if page.isolation == INSTANCE else "isolation of parts"
+        yield f"  {what}: {page.isolation}" + (f" ({page.isolation_why})" if page.isolation_why else "")
 
 
 def queue(page: QueuePage) -> Iterator[RenderableType]:

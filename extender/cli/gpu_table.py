@@ -9,6 +9,7 @@ from rich.text import Text
 
 from extender.cli import console
 from extender.wire.answers import Gpu, Holder, Node
+from protos.contract import mig
 
 BRANCH = "└ "
 
@@ -20,9 +21,9 @@ def gpus(nodes: Sequence[Node], pods: bool) -> RenderableType:
         label, model = _node_label(node), ""
         if not node.gpus:
             table.add_row(label, "-")
-        for gpu in node.gpus:
+        for gpu, alike in alike_instances(node.gpus):
             count = () if pods else (str(len(gpu.pods) + gpu.other_pods),)
-            table.add_row(label, *_gpu_row(node, gpu, gpu.model if gpu.model != model else ""), *count)
+            table.add_row(label, *_gpu_row(node, gpu, _model(gpu, alike, model)), *count)
             label, model = "", gpu.model
             for pod in gpu.pods if pods else ():
                 slices = "whole" if pod.whole else str(pod.slices)
@@ -34,6 +35,32 @@ def gpus(nodes: Sequence[Node], pods: bool) -> RenderableType:
         if node.other_unplaced:
             table.add_row("", "?", _others(node.other_unplaced), "", "", "on some GPU")
     return table
+
+
+def alike_instances(gpus: Sequence[Gpu]) -> Iterator[tuple[Gpu, int]]:
+    """The GPUs, each before its MIG instances; of idle instances that are alike the first, with their number."""
+    counts: dict[object, int] = {}
+
+    def kind(gpu: Gpu) -> object:
+        idle = gpu.profile and not (gpu.pods or gpu.other_pods or gpu.mem_used)
+        return (mig.gpu_of(gpu.index), gpu.profile, health(gpu), gpu.mem) if idle else gpu.index
+
+    def place(gpu: Gpu) -> tuple[int, int]:
+        parent = mig.gpu_of(gpu.index) if gpu.profile else None
+        return (gpu.index, -1) if parent is None else (parent, gpu.index)
+
+    for gpu in gpus:
+        counts[kind(gpu)] = counts.get(kind(gpu), 0) + 1
+    for gpu in sorted(gpus, key=place):
+        if count := counts.pop(kind(gpu), 0):
+            yield gpu, count
+
+
+def _model(gpu: Gpu, alike: int, before: str) -> str:
+    """What the table says of the model, if the row before has `before`."""
+    if gpu.profile:
+        return f"{gpu.profile} ×{alike}" if alike > 1 else gpu.profile
+    return gpu.model if gpu.model != before else ""
 
 
 def state(node: Node) -> str:
@@ -58,12 +85,12 @@ def _node_label(node: Node) -> str:
 
 
 def _gpu_row(node: Node, gpu: Gpu, model: str) -> Iterator[RenderableType]:
-    yield str(gpu.index)
+    yield mig.shown(gpu.index)
     yield model
     yield Text(health(gpu), style="" if health(gpu) == "ok" else "red", no_wrap=True, overflow="ellipsis")
     yield console.bar(used(gpu) / gpu.mem if gpu.mem else 0)
     yield f"{used(gpu)}/{gpu.mem} {console.unit(node.unit_mib)}"
-    yield "whole" if gpu.whole else f"{gpu.slices_used}/{node.slices_per_gpu}"
+    yield "whole" if gpu.whole else f"{gpu.slices_used}/{gpu.slices if gpu.profile else node.slices_per_gpu}"
 
 
 def _others(pods: int) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
+from collections.abc import Sequence
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ import msgspec
 import yaml
 
 from extender.cli.errors import CommandError
-from protos.contract import names
+from protos.contract import mig, names
 
 Layout = Literal["own", "shared", "gpushare", "policy"]
 
@@ -59,6 +60,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     TLS."""
     profiles: tuple[str, ...] = (names.PROFILE,)
     """The schedulerNames of layout `own`."""
+    mig_profiles: tuple[str, ...] = ()
+    """MIG profiles beside those that NVIDIA documents."""
+
+    @property
+    def managed(self) -> tuple[str, ...]:
+        """The resources that the books of a node count, by name: kube-scheduler knows no patterns."""
+        return *self.resources.managed, *sorted(set(mig.resources(self.mig_profiles)).difference(self.resources.mig))
 
     def __post_init__(self) -> None:
         url = urlsplit(self.extender_url)
@@ -69,6 +77,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
                 raise CommandError(
                     f"a --resource-* flag is {name!r}: expected a domain and a name, like {names.GPU_MEM}"
                 )
+        try:
+            mig.resources(self.mig_profiles)
+        except ValueError as error:
+            raise CommandError(f"--mig-profile: {error}") from error
         for name in self.profiles:
             if not _NAME.fullmatch(name):
                 raise CommandError(f"--profile is {name!r}: expected a schedulerName like {names.PROFILE}")
@@ -114,7 +126,7 @@ def _own(options: Options) -> dict[str, Any]:
     decide = _entry(options, "scheduler", ANSWER_S, "filter", "preempt")
     bind = _entry(options, "scheduler", BIND_S, "bind")
     lease = {"resourceNamespace": "kube-system", "resourceName": names.SCHEDULER}
-    profiles = [_profile(name, options.resources) for name in options.profiles]
+    profiles = [_profile(name, options.managed) for name in options.profiles]
     return _file(options, lease, profiles, decide, bind, sampling={"percentageOfNodesToScore": CHECKED_PERCENT})
 
 
@@ -143,7 +155,7 @@ def _file(
     }
 
 
-def _profile(name: str, resources: names.Resources) -> dict[str, Any]:
+def _profile(name: str, managed: Sequence[str]) -> dict[str, Any]:
     """Leaves our resources out of the in-tree fit, which on a full cluster would leave the extender no node.
 
     They are named one by one: a pod that names an unknown resource of our domain stays pending.
@@ -151,7 +163,7 @@ def _profile(name: str, resources: names.Resources) -> dict[str, Any]:
     fit = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "NodeResourcesFitArgs",
-        "ignoredResources": list(resources.all),
+        "ignoredResources": list(managed),
     }
     return {
         "schedulerName": name,
@@ -170,7 +182,7 @@ def _entry(options: Options, path: str, timeout_s: int, *verbs: str) -> dict[str
 
 
 def _shared_entry(options: Options) -> dict[str, Any]:
-    managed = [{"name": name, "ignoredByScheduler": True} for name in options.resources.all]
+    managed = [{"name": name, "ignoredByScheduler": True} for name in options.managed]
     return {**_entry(options, "scheduler", SHARED_S, "filter", "preempt", "bind"), "managedResources": managed}
 
 

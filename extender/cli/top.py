@@ -48,20 +48,20 @@ def render(books: Inspection, view: View = BY_NODE) -> list[RenderableType]:
 
 def summary(books: Inspection) -> str:
     """GPUs and their memory, running pods, who waits for what, and problems: a line for each."""
-    every = [(node, gpu) for node in books.nodes for gpu in node.gpus]
+    every = [(node, gpu) for node in books.nodes for gpu in node.gpus if not gpu.profile]
     total = Row("")
     for row in top_rows.rows(books, "node"):
-        total.free, total.mem, total.mem_free = (
-            total.free + row.free,
-            total.mem + row.mem,
-            total.mem_free + row.mem_free,
-        )
+        for field in ("free", "mem", "mem_free", "instances", "instances_free"):
+            setattr(total, field, getattr(total, field) + getattr(row, field))
     whole = sum(gpu.whole for _, gpu in every)
     shared = sum(not gpu.whole and bool(gpu.pods or gpu.mem_used) for _, gpu in every)
+    not_offered = f"{len(every) - total.free - whole - shared} not offered"
+    if total.instances:
+        not_offered += f"; {total.instances_free} of {total.instances} MIG instances free"
     percent = f" ({100 * total.mem_free // total.mem} %)" if total.mem else ""
     lines = [
         f"{console.count(len(books.nodes), 'node')}, {console.count(len(every), 'GPU')}: {total.free} wholly free,"
-        f" {whole} in use as a whole, {shared} shared, {len(every) - total.free - whole - shared} not offered",
+        f" {whole} in use as a whole, {shared} shared, {not_offered}",
         f"memory: {_gib(total.mem_free)} of {_gib(total.mem)} GiB free{percent}",
         f"{console.count(sum(pod.state == 'bound' for pod in books.pods), 'pod')} bound with GPUs; {_waiters(books)}",
     ]
@@ -92,16 +92,19 @@ def _table(books: Inspection, view: View) -> RenderableType:
 
 def _of_gpus(rows: Sequence[Row], by: By) -> RenderableType:
     """Nodes or models: a row for each."""
-    of_node, proved = by == "node", any(row.isolation for row in rows)
+    of_node, proved, cut = by == "node", any(row.isolation for row in rows), any(row.instances for row in rows)
     model, state = (("MODEL",), ("STATE",)) if of_node else ((), ())
     isolation = ("ISOLATION",) if proved else ()
-    table = console.columns(by.upper(), *model, "GPUS", "FREE", "MEMORY", "", "PODS", *state, *isolation)
+    instances = ("MIG FREE",) if cut else ()
+    table = console.columns(by.upper(), *model, "GPUS", "FREE", *instances, "MEMORY", "", "PODS", *state, *isolation)
     for row in rows:
         memory = (console.bar(row.mem_used / row.mem if row.mem else 0), f"{_gib(row.mem_used)}/{_gib(row.mem)} GiB")
         models = (", ".join(row.models) or "-",) if of_node else ()
         states = (row.state or "ready",) if of_node else ()
         level = (row.isolation or str(PROMISED),) if proved else ()
-        table.add_row(row.name, *models, str(row.gpus), str(row.free), *memory, str(len(row.pods)), *states, *level)
+        of_mig = (f"{row.instances_free}/{row.instances}" if row.instances else "-",) if cut else ()
+        gpus = str(row.gpus), str(row.free), *of_mig
+        table.add_row(row.name, *models, *gpus, *memory, str(len(row.pods)), *states, *level)
     return table
 
 

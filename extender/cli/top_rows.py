@@ -10,6 +10,7 @@ import msgspec
 
 from extender.cli import gpu_table
 from extender.wire.answers import Gpu, Holder, Inspection, Node
+from protos.contract.inventory import IN_MIG_MODE
 
 By = Literal["gpu", "node", "model", "namespace", "queue"]
 Sort = Literal["name", "free", "used", "pods"]
@@ -32,6 +33,9 @@ class Row(msgspec.Struct):
     gpus: int = 0
     free: int = 0
     """GPUs that are wholly free for new pods."""
+    instances: int = 0
+    """MIG instances; GPUs in MIG mode have no memory of their own here."""
+    instances_free: int = 0
     mem: int = 0
     mem_used: int = 0
     mem_free: int = 0
@@ -127,12 +131,15 @@ def _of_gpus(node: Node, by: By, found: dict[str, Row]) -> None:
         row = found.setdefault(name, Row(name))
         used = gpu_table.used(gpu)
         row.models[gpu.model or "unknown"] = None
-        row.gpus += 1
-        row.mem += gpu.mem * node.unit_mib
+        row.gpus += not gpu.profile
+        row.instances += bool(gpu.profile)
+        row.mem += gpu.mem * node.unit_mib * (gpu.health != IN_MIG_MODE)
         row.mem_used += used * node.unit_mib
         row.pods.update(pod.uid for pod in gpu.pods)
         if is_offered(node, gpu):
-            row.free += not used and not gpu.pods
+            idle = not used and not gpu.pods
+            row.free += idle and not gpu.profile
+            row.instances_free += idle and bool(gpu.profile)
             row.mem_free += max(0, gpu.mem - used) * node.unit_mib
 
 
@@ -158,5 +165,7 @@ def _holders(books: Inspection) -> Iterator[tuple[Node, Gpu, Holder]]:
 
 
 def _share(node: Node, gpu: Gpu, pod: Holder) -> float:
-    """What part of a GPU the pod has: the larger of its parts of memory and slices."""
+    """What part of a GPU the pod has: the larger of its parts of memory and slices, or that of a MIG instance."""
+    if gpu.profile:
+        return gpu.slices / max(1, node.slices_per_gpu)
     return 1.0 if pod.whole else max(pod.mem / max(1, gpu.mem), pod.slices / max(1, node.slices_per_gpu))

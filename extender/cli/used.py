@@ -13,6 +13,7 @@ from extender.cli import console, top_rows
 from extender.cli.measured import Measured, NodeUse
 from extender.cli.top_rows import By, Filters, Sort
 from extender.wire.answers import Inspection
+from protos.contract import mig
 from protos.contract.measured import OUTSIDE
 
 GIB = 2**30
@@ -89,7 +90,7 @@ def _containers(uses: Iterable[NodeUse]) -> RenderableType:
         idle = UNKNOWN if use.idle is None else console.duration(use.idle)
         promised = UNKNOWN if use.container == OUTSIDE else _gib(use.promised)
         row = (use.container, use.queue or UNKNOWN, used, promised, _percent(use.sm), idle, use.level or UNKNOWN)
-        table.add_row(use.node, str(use.gpu), _pod(use), *row)
+        table.add_row(use.node, mig.shown(use.gpu), _pod(use), *row)
     return table
 
 
@@ -121,7 +122,7 @@ def render_idle(measured: Measured, least: float) -> list[RenderableType]:
     first = f"{console.count(len(uses), 'container')} idle for {console.duration(least)} or longer, holding {held}"
     table = console.columns("POD", "CONTAINER", "NODE", "GPU", "IDLE", "USED", "PROMISED", "QUEUE", "OWNER")
     for use in uses:
-        place = (use.node, str(use.gpu), console.duration(use.idle or 0), _used(use), _gib(use.promised))
+        place = (use.node, mig.shown(use.gpu), console.duration(use.idle or 0), _used(use), _gib(use.promised))
         table.add_row(_pod(use), use.container, *place, use.queue or UNKNOWN, use.owner or UNKNOWN)
     shown: list[RenderableType] = ["", table] if uses else []
     return [first, *shown, *_problems(measured.problems)]

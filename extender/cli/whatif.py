@@ -13,6 +13,7 @@ from extender.cli.errors import CommandError
 from extender.cli.manifests import Found
 from extender.wire import whatif as wire
 from extender.wire.answers import Verdict
+from protos.contract import mig
 from protos.contract.bounds import WHAT_IF_BODY
 
 TIMEOUT_S = 45.0
@@ -98,7 +99,7 @@ def _places(workloads: Sequence[wire.Workload]) -> Iterator[RenderableType]:
 
 
 def _indexes(pod: wire.Place) -> str:
-    return ",".join(map(str, pod.gpus)) or "-"
+    return ",".join(map(mig.shown, pod.gpus)) or "-"
 
 
 def _victims(workloads: Sequence[wire.Workload]) -> Iterator[RenderableType]:

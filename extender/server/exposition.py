@@ -21,7 +21,9 @@ from extender.engine.types.subject import SubjectKind
 from extender.metrics import Spec
 from extender.server.desk import SLICE, Pieces, current
 from gangfilter.table import Phase
+from protos.contract import mig
 from protos.contract.gpu_book import GpuBook
+from protos.contract.inventory import IN_MIG_MODE
 from protos.contract.printable import printable
 from protos.contract.queue import GPU, GPUS
 from protos.contract.selection import MIB
@@ -81,6 +83,11 @@ def _pieces(engine: Engine, tenants: bool) -> Iterator[str]:
         yield _head(spec)
         for node in current(engine.nodes):
             yield "".join(_gpus(node, spec, value))
+    yield _head(metrics.INSTANCE)
+    for node in current(engine.nodes):
+        instances = [book.gpu for book in node.books.gpus.values() if book.gpu.mig] if node.books else []
+        of_each = ((node.name, gpu.uuid, mig.shown(gpu.index), gpu.profile) for gpu in instances)
+        yield "".join(_line(metrics.INSTANCE, labels, 1) for labels in of_each)
     yield _head(metrics.ISOLATION)
     for node in current(engine.nodes):
         isolation = node.books.inventory.isolation if node.books else None
@@ -117,7 +124,9 @@ def _gpus(node: NodeState, spec: Spec, value: Callable[[GpuBook, int], float]) -
         return
     unit = node.books.inventory.unit_mib * MIB
     for uuid, book in node.books.gpus.items():
-        labels = (node.name, uuid, str(book.gpu.index))
+        if book.gpu.health == IN_MIG_MODE and spec is not metrics.OFFERED:
+            continue
+        labels = (node.name, uuid, mig.shown(book.gpu.index))
         yield _line(spec, (*labels, book.gpu.model) if spec is metrics.OFFERED else labels, value(book, unit))
 
 
@@ -126,7 +135,7 @@ def _allocations(pod: PodState) -> Iterator[str]:
         return
     for container, shares in pod.allocation.containers.items():
         for share in shares:
-            labels = (pod.ref.namespace, pod.ref.name, container, share.uuid, pod.node, str(share.index))
+            labels = (pod.ref.namespace, pod.ref.name, container, share.uuid, pod.node, mig.shown(share.index))
             yield _line(metrics.INFO, labels, 1)
 
 

@@ -97,11 +97,13 @@ def _gpu(book: GpuBook, holders: Iterable[Holder]) -> Gpu:
         index=book.gpu.index,
         uuid=book.gpu.uuid,
         model=book.gpu.model,
+        profile=book.gpu.profile,
         health=book.gpu.health,
         cordoned=book.cordoned,
         mem=book.gpu.mem,
         mem_used=book.mem_used,
         slices_used=book.slices_used,
+        slices=book.slices_per_gpu if book.gpu.mig else 0,
         whole=bool(book.wholes),
         pods=tuple(holders),
     )

@@ -45,6 +45,7 @@ def models(engine: Engine) -> Iterator[Model]:
     for kind, nodes in stock.kinds():
         yield Model(
             model=kind.model,
+            profile=kind.profile,
             mem=kind.mem,
             mem_mib=kind.mem_mib,
             clock_mhz=kind.clock_mhz,

@@ -16,6 +16,7 @@ from extender.server.desk import Pieces, Refusal, current, wanted
 from extender.server.listings import listed_queue
 from extender.wire.answers import GpuPage, Node, NodePage
 from extender.wire.listings import QueuePage, Waiter
+from protos.contract.isolation import INSTANCE
 from protos.contract.queue import shown
 
 LINE_SLICE = 100
@@ -59,8 +60,8 @@ def gpu(engine: Engine, uuid: str) -> Pieces:
             slices_per_gpu=on.slices_per_gpu,
             gpu=gpu,
             verdict=verdicts.of_gpu(gpu, on.verdict, on.name),
-            isolation=on.isolation,
-            isolation_why=on.isolation_why,
+            isolation=INSTANCE if gpu.profile else on.isolation,
+            isolation_why="" if gpu.profile else on.isolation_why,
         )
     )
 

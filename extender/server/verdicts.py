@@ -155,10 +155,12 @@ def of_node(node: Node, state: NodeState) -> Verdict:
         return _refuses("takes no new pods with GPUs: no GPU is healthy and not cordoned", "look at the column HEALTH")
     if all(_is_full(gpu, node.slices_per_gpu) for gpu in offered):
         return Verdict(state="full", headline="takes no new pods with GPUs: all GPUs are in use", advice=NOTHING)
-    idle = sum(not gpu.pods for gpu in offered)
-    return Verdict(
-        state="open", headline=f"takes new pods: {idle} of {len(node.gpus)} GPUs wholly free", advice=NOTHING
-    )
+    idle = sum(not (gpu.pods or gpu.profile) for gpu in offered)
+    instances = [gpu for gpu in node.gpus if gpu.profile]
+    free = f"{idle} of {len(node.gpus) - len(instances)} GPUs wholly free"
+    if instances:
+        free += f", {sum(not gpu.pods and gpu in offered for gpu in instances)} of {len(instances)} MIG instances free"
+    return Verdict(state="open", headline=f"takes new pods: {free}", advice=NOTHING)
 
 
 def _is_full(gpu: Gpu, slices_per_gpu: int) -> bool:

@@ -58,13 +58,18 @@ class Gpu(Shape, frozen=True, kw_only=True):
     """One GPU of a node."""
 
     index: int
+    """That of a MIG instance is 256 or more; people see it as `3:1`."""
     uuid: str
     model: str = ""
+    profile: str = ""
+    """The profile of a MIG instance, "" for a GPU."""
     health: str = "ok"
     cordoned: bool = False
     mem: int
     mem_used: int = 0
     slices_used: int = 0
+    slices: int = 0
+    """The time slices of a MIG instance; a GPU has those of its node."""
     whole: bool = False
     pods: tuple[Holder, ...] = ()
     other_pods: int = 0

@@ -67,6 +67,8 @@ class Model(Shape, frozen=True, kw_only=True):
     """A model of GPUs: its memory in units and MiB, clock and CUDA compute capability, and how many there are."""
 
     model: str = ""
+    profile: str = ""
+    """The MIG profile of instances, "" for GPUs."""
     mem: int = 0
     mem_mib: int = msgspec.field(default=0, name="memMiB")
     clock_mhz: int = msgspec.field(default=0, name="clockMHz")

@@ -22,7 +22,7 @@ class GpuStatus(answers.Gpu, frozen=True, kw_only=True):
     node: str
     unit_mib: int = msgspec.field(default=1024, name="unitMiB")
     slices: int = 100
-    """The slices of the whole GPU."""
+    """The slices of the whole GPU, or of the instance."""
     verdict: answers.Verdict = answers.Verdict()
     isolation: str = ""
     """That of its node."""

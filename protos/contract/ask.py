@@ -5,35 +5,26 @@ Only limits count, as in the kubelet for device plugins. A pod without GPU resou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Literal, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from protos.contract import names, selection, visibility
-from protos.contract.bounds import CONTAINERS, GPU_AMOUNT, GPU_COUNT, NAME
-from protos.contract.gpu_class import CLASS_NAME
+from protos.contract import ask_annotations, mig, names, visibility
+from protos.contract.bounds import CONTAINERS, GPU_AMOUNT
 from protos.contract.isolation import Demanded
 from protos.contract.objects import Container, Pod
+from protos.contract.printable import brief
 from protos.contract.quantity import QuantityError, integer, unit_of_memory
-from protos.contract.reason import Reason
-from protos.contract.selection import ANYTHING, Selection, SelectionError, is_number
-from protos.contract.timestamps import epoch_seconds, timestamp
+from protos.contract.reason import AskError as AskError
+from protos.contract.selection import ANYTHING, Selection
 
 Kind = Literal["app", "init", "sidecar"]
 
+SHOWN = 60
+"""Characters of a resource's name that a sentence shows."""
 BYTES = ("i", "M", "G", "T", "P", "E")
 """Ends of amounts of bytes."""
-
-T = TypeVar("T")
-
-
-class AskError(ValueError):
-    """An invalid ask, with the sentence for its user."""
-
-    def __init__(self, code: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.reason = Reason(code, sentence)
 
 
 class Demand(NamedTuple):
@@ -56,9 +47,11 @@ class ContainerAsk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mem: int = 0
     slices: int = 0
     whole: str = ""
-    """The whole-GPU resource, "" for a fractional ask. A node may serve it as replicas of a GPU."""
+    """The resource of whole GPUs or instances, "" for a fractional ask. A node may serve it as replicas of a GPU."""
     shared: bool = False
     """The resource is always a replica."""
+    profile: str = ""
+    """The MIG profile of the instances that it must get, as the driver names it; "" if it names none."""
     isolation: Demanded = "any"
     """What the node must enforce unless it gets whole GPUs; the same for all containers of a pod."""
 
@@ -90,8 +83,8 @@ def parse(
     """
     ask = _parse(pod, resources, wide, isolation)
     if ask is not None:
-        _notes(pod.metadata.annotations)
-        parts = any(not each.whole or each.shared for each in ask.containers)
+        ask_annotations.notes(pod.metadata.annotations)
+        parts = any(not (each.whole or each.profile) or each.shared for each in ask.containers)
         own = visibility.refused(pod, {each.name: each.gpus for each in ask.containers}, parts=parts)
         if own is not None:
             raise AskError(own.code, own.sentence)
@@ -100,7 +93,7 @@ def parse(
 
 def _parse(pod: Pod, resources: names.Resources, wide: Selection, isolation: Demanded) -> PodAsk | None:
     annotations = pod.metadata.annotations
-    count = _count(annotations)
+    count = ask_annotations.count(annotations)
     asks = tuple(_container(c, kind, count, resources) for kind, c in _containers(pod) if _asks(c, resources))
     if not asks:
         return None
@@ -108,10 +101,32 @@ def _parse(pod: Pod, resources: names.Resources, wide: Selection, isolation: Dem
         raise _counted_whole(asks[0], count)
     if len(asks) > CONTAINERS.most:
         raise AskError("AskTooMany", f"{len(asks)} containers ask for GPUs: expected at most {CONTAINERS.most}")
-    gpu_class(pod)
-    chosen = _selection(annotations, wide, isolation)
-    others = chosen if chosen.isolation == "any" else msgspec.structs.replace(chosen, isolation="any")
+    ask_annotations.gpu_class(pod)
+    chosen = ask_annotations.chosen(annotations, wide, isolation)
+    others = chosen
+    if chosen.isolation != "any" or chosen.profile:
+        others = msgspec.structs.replace(chosen, isolation="any", profile="")
+        asks = tuple(_of_profile(each, chosen.profile, resources) for each in asks)
     return demanding(PodAsk(containers=asks, selection=others, unit_mib=resources.unit_mib), chosen.isolation)
+
+
+def _of_profile(ask: ContainerAsk, profile: str, resources: names.Resources) -> ContainerAsk:
+    """The ask with the profile that the pod or its class says; raises AskError if it asks for something else."""
+    found = mig.profile(profile)
+    if found is None or ask.profile == profile:
+        return ask
+    if ask.profile:
+        raise AskError(
+            "AskMixed", f"container {ask.name} asks {ask.whole}, and {names.MIG_PROFILE} is {profile}: name one of them"
+        )
+    if ask.mem * resources.unit_mib > found.memory_gb << 10:
+        most = (found.memory_gb << 10) // resources.unit_mib
+        raise AskError(
+            "AskTooLarge",
+            f"container {ask.name} asks {resources.mem} {ask.mem} of an instance {profile}, which has less: "
+            f"ask less than {most}, or take a larger profile",
+        )
+    return msgspec.structs.replace(ask, profile=profile)
 
 
 def demanding(ask: PodAsk, isolation: Demanded) -> PodAsk:
@@ -144,6 +159,11 @@ def _held(container: Container, kind: Kind, resources: names.Resources) -> Conta
             amounts.append(max(0, _amount(container.name, name, limits, resources)))
         except AskError:
             amounts.append(0)
+    for name in _named(container):
+        try:
+            return _of_resource(container, kind, name, resources)
+        except AskError:
+            continue
     mem, slices, whole, shared = amounts
     if whole or shared:
         return _whole(container, kind, whole, shared, resources)
@@ -165,18 +185,22 @@ def _containers(pod: Pod) -> Iterator[tuple[Kind, Container]]:
 def _asks(container: Container, resources: names.Resources) -> bool:
     """Whether it asks for GPUs; zero whole GPUs are how pods for any cluster say that they need none."""
     limits = container.resources.limits if container.resources else {}
+    if not limits:
+        return False
     parts, whole = (resources.mem, resources.slice), (resources.whole, resources.shared)
-    return any(name in limits for name in parts) or any(str(limits.get(name, "0")) != "0" for name in whole)
+    if any(name in limits for name in parts) or any(str(limits.get(name, "0")) != "0" for name in whole):
+        return True
+    return bool(_named(container))
 
 
 def _container(container: Container, kind: Kind, count: int, resources: names.Resources) -> ContainerAsk:
+    instances = _instances(container, kind, resources)
+    if instances is not None:
+        return instances
     limits = container.resources.limits if container.resources else {}
     mem, slices, whole, shared = (_amount(container.name, name, limits, resources) for name in resources.all)
     if not (mem or slices or whole or shared):
-        zero = " and ".join(f"{name} 0" for name in resources.all if name in limits)
-        raise AskError(
-            "AskZero", f"container {container.name} asks {zero}, which is no GPU: ask one or more, or leave it out"
-        )
+        raise _zero(container, [name for name in resources.all if name in limits])
     if ((whole or shared) and (mem or slices)) or (whole and shared):
         both = [name for name in resources.all if limits.get(name)]
         raise AskError(
@@ -192,6 +216,46 @@ def _container(container: Container, kind: Kind, count: int, resources: names.Re
                 "AskUneven", f"{name} {amount} does not divide by {names.GPU_COUNT} {count}: {nearest} would"
             )
     return ContainerAsk(name=container.name, kind=kind, gpus=count, mem=mem // count, slices=slices // count)
+
+
+def _named(container: Container) -> list[str]:
+    """The resources of MIG instances that the container asks."""
+    limits = container.resources.limits if container.resources else {}
+    return sorted(name for name, amount in limits.items() if name.startswith(mig.PREFIX) and str(amount) != "0")
+
+
+def _instances(container: Container, kind: Kind, resources: names.Resources) -> ContainerAsk | None:
+    """The MIG instances that the container asks, as for NVIDIA's plugin; None if it asks none."""
+    named = _named(container)
+    if not named:
+        return None
+    limits = container.resources.limits if container.resources else {}
+    others = [name for name in resources.all if str(limits.get(name, "0")) != "0"]
+    if len(named) + len(others) > 1:
+        both = " and ".join(brief(name, SHOWN) for name in (*others, *named))
+        raise AskError(
+            "AskMixed", f"container {container.name} asks {both}: whole GPUs, parts or MIG instances of one profile"
+        )
+    return _of_resource(container, kind, named[0], resources)
+
+
+def _of_resource(container: Container, kind: Kind, name: str, resources: names.Resources) -> ContainerAsk:
+    profile = mig.of_resource(name)
+    if profile is None:
+        asks = f"container {container.name} asks {brief(name, SHOWN)}"
+        raise AskError("AskMalformed", f"{asks}: expected a MIG profile, like {mig.PREFIX}1g.10gb")
+    count = _amount(container.name, name, container.resources.limits if container.resources else {}, resources)
+    if not count:
+        raise _zero(container, [name])
+    return ContainerAsk(name=container.name, kind=kind, gpus=count, whole=name, profile=profile.name)
+
+
+def _zero(container: Container, resources: Sequence[str]) -> AskError:
+    """The container asks for nothing of these."""
+    zero = " and ".join(f"{name} 0" for name in resources)
+    return AskError(
+        "AskZero", f"container {container.name} asks {zero}, which is no GPU: ask one or more, or leave it out"
+    )
 
 
 def _counted_whole(ask: ContainerAsk, count: int) -> AskError:
@@ -223,77 +287,3 @@ def _amount(container: str, resource: str, limits: Mapping[str, str | int], reso
             f"container {container}: {resource} is {value!r}: expected a number of {unit}: write {resource}: {units}",
         )
     return amount
-
-
-def _count(annotations: Mapping[str, str]) -> int:
-    text = annotations.get(names.GPU_COUNT, "1")
-    if not is_number(text) or not 1 <= int(text) <= GPU_COUNT.most:
-        raise AskError(
-            "AskMalformed",
-            f"{names.GPU_COUNT} is {text[:40]!r}: expected a whole number from 1 to {GPU_COUNT.most}",
-        )
-    return int(text)
-
-
-def gpu_class(pod: Pod) -> str:
-    """The name of the pod's GpuClass, "" without one; raises AskError for an invalid name."""
-    name = pod.metadata.annotations.get(names.GPU_CLASS)
-    if name is None:
-        return ""
-    if len(name) > NAME.most or not CLASS_NAME.fullmatch(name):
-        raise AskError("AskMalformed", f"{names.GPU_CLASS} is {name[:40]!r}: expected the name of a GpuClass")
-    return name
-
-
-def _selection(annotations: Mapping[str, str], wide: Selection, isolation: Demanded) -> Selection:
-    def read(key: str, parse: Callable[[str], T], default: T) -> T:
-        return selection.read(key, annotations.get(key), parse, default)
-
-    try:
-        own = Selection(
-            models=read(names.GPU_MODEL, _globs, ()),
-            uuids=read(names.GPU_UUID, selection.uuids, ()),
-            min_mem_mib=read(names.MIN_GPU_MEMORY, selection.memory, 0),
-            min_clock_mhz=read(names.MIN_CLOCK_MHZ, _clock, 0),
-            min_cc=read(names.MIN_COMPUTE_CAPABILITY, selection.compute_capability, (0, 0)),
-            link=read(names.LINK, selection.link, selection.LINKS[0]),
-            spread=read(names.PLACEMENT, _second("pack", "spread"), False),
-            mixed=read(names.MIXED_MODELS, _second("deny", "allow"), False),
-            isolation=read(names.ISOLATION, selection.isolation, isolation),
-        )
-    except SelectionError as error:
-        raise AskError("AskMalformed", str(error)) from error
-    return wide.narrowed(own, link_said=names.LINK in annotations)
-
-
-def _notes(annotations: Mapping[str, str]) -> None:
-    """Raise AskError for annotations that would count as not set once the pod runs."""
-    if annotations.get(names.RESTARTABLE, "true") not in ("true", "false"):
-        told = annotations[names.RESTARTABLE][:40]
-        raise AskError("AskMalformed", f"{names.RESTARTABLE} is {told!r}: expected true or false")
-    try:
-        epoch_seconds(annotations.get(names.CHECKPOINT, timestamp(0)))
-    except ValueError as error:
-        told = annotations[names.CHECKPOINT][:40]
-        raise AskError(
-            "AskMalformed", f"{names.CHECKPOINT} is {told!r}: expected a time like 2026-01-31T12:00:00Z"
-        ) from error
-
-
-def _globs(text: str) -> tuple[str, ...]:
-    return selection.globs(text.split(","))
-
-
-def _clock(text: str) -> int:
-    if not is_number(text):
-        raise SelectionError("a clock in MHz, like 1400")
-    return int(text)
-
-
-def _second(*words: str) -> Callable[[str], bool]:
-    def is_second(text: str) -> bool:
-        if text not in words:
-            raise SelectionError(", ".join(words))
-        return text == words[1]
-
-    return is_second

@@ -11,14 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from protos.contract import cordon, links
 from protos.contract import inventory as inv
-from protos.contract import links
 from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.gpu_book import GpuBook, peak
+from protos.contract.instances import of_instance, slices_of
 from protos.contract.remembered import Remembered
 from protos.contract.selection import Selection, compiled, suits
-from protos.contract.signature import Kind, Signature, same, signatures, taken
+from protos.contract.signature import Kind, Signature, of_inventory, signatures, taken
 
 _suited: Remembered[tuple[Kind, Selection], tuple[int, ...]] = Remembered(8192, 2**21, lambda key: key[1].length)
 """Positions of the healthy GPUs that a selection without UUIDs accepts, by kind of inventory."""
@@ -52,24 +53,16 @@ class NodeBooks:
     def _rebuild(self, inventory: inv.Inventory, marks: frozenset[str]) -> None:
         self.inventory, self._marks = inventory, marks
         self.topology = links.topology(inventory.links, tuple((gpu.index, gpu.numa) for gpu in inventory.gpus))
+        cordoned = cordon.covered(marks, inventory)
+        self.profiles = frozenset([gpu.profile for gpu in inventory.gpus if gpu.mig])
+        """The profiles of the MIG instances."""
         self.gpus = {
-            gpu.uuid: GpuBook(gpu, inventory.slices_per_gpu, gpu.uuid in marks or str(gpu.index) in marks)
+            gpu.uuid: GpuBook(gpu, slices_of(gpu, inventory.slices_per_gpu), gpu.uuid in cordoned)
             for gpu in inventory.gpus
         }
         self.uuids = frozenset([uuid.lower() for uuid in self.gpus])
-        self.several_models = len({gpu.model for gpu in inventory.gpus}) > 1
-        self.kind = same(
-            Kind(
-                inventory.slices_per_gpu,
-                tuple(sorted(inventory.replicas.items())),
-                inventory.state,
-                tuple(
-                    (g.index, g.mem, g.mem_mib, g.clock_mhz, g.numa, g.cc, g.model, g.health) for g in inventory.gpus
-                ),
-                inventory.links,
-                inventory.isolation.kind if inventory.isolation is not None else None,
-            )
-        )
+        self.several_models = len({(gpu.model, gpu.profile) for gpu in inventory.gpus}) > 1
+        self.kind = of_inventory(inventory)
         """The content of the inventory; one object for all equal ones."""
         self._signature: Signature | None = None
         for entry in self.entries.values():
@@ -84,7 +77,7 @@ class NodeBooks:
         twin = NodeBooks.__new__(NodeBooks)
         twin.inventory, twin.kind, twin._signature = self.inventory, self.kind, self._signature
         twin.topology, twin.uuids, twin._marks = self.topology, self.uuids, self._marks
-        twin.several_models = self.several_models
+        twin.several_models, twin.profiles = self.several_models, self.profiles
         twin.gpus = {uuid: book.copy() for uuid, book in self.gpus.items()}
         twin._unknown = {uid: Entry(entry.ask, entry.charges, placed=False) for uid, entry in self._unknown.items()}
         twin.entries = {**self.entries, **twin._unknown}
@@ -97,9 +90,9 @@ class NodeBooks:
             twin.release(uid)
         return twin
 
-    def idle(self) -> tuple[int, ...]:
-        """The indexes of the idle GPUs."""
-        return tuple([book.gpu.index for book in self.gpus.values() if book.idle])
+    def idle(self, *, instances: bool = False) -> tuple[int, ...]:
+        """The indexes of the idle GPUs; with `instances`, of idle MIG instances, too."""
+        return tuple([b.gpu.index for b in self.gpus.values() if b.idle and (instances or not b.gpu.mig)])
 
     def signature(self) -> Signature:
         """Equal for nodes on which the same asks fit, apart from asks by UUID."""
@@ -122,6 +115,8 @@ class NodeBooks:
 
     def amounts(self, ask: ContainerAsk, gpu: inv.Gpu) -> Demand | None:
         """What a container with this ask uses of `gpu`, however it is isolated; None if the node does not serve it."""
+        if gpu.mig or ask.profile:
+            return of_instance(ask, gpu, self.inventory)
         per_gpu = self.inventory.slices_per_gpu
         slices, mem = ask.slices, ask.mem
         if ask.whole:
@@ -173,12 +168,12 @@ class NodeBooks:
                 return None
             for share in own:
                 book = self.gpus.get(share.uuid)
-                whole = bool(container.whole) and share.whole
+                whole = share.whole and (bool(container.whole) or book is None or bool(book.gpu.mig))
                 demand: Demand | None
                 if book is None:
                     demand = Demand(share.mem, share.slices, whole)
                 elif whole:
-                    demand = Demand(book.gpu.mem, self.inventory.slices_per_gpu, True)
+                    demand = Demand(book.gpu.mem, book.slices_per_gpu, True)
                 else:
                     demand = self.amounts(spread, book.gpu)
                 if demand is None:

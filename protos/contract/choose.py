@@ -3,7 +3,8 @@
 The containers of a pod are seated one by one with backtracking: largest first, init containers last, if possible on
 GPUs of the same pod. A container with several GPUs gets the best-linked set that fits, of GPUs of one model unless the
 pod allows several. Packing prefers shared GPUs, then the fullest; spreading prefers the emptiest. Of equal idle GPUs
-the one with the smallest loss of links is chosen.
+the one with the smallest loss of links is chosen. A MIG instance comes after shared GPUs and before idle ones when
+packing, after idle GPUs when spreading, and the smallest that satisfies comes first.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook, peak
+from protos.contract.mig import shown
 from protos.contract.quantity import amount_of_memory
 
 SET_TRIES = 64
@@ -33,6 +35,8 @@ class Choice(msgspec.Struct, frozen=True):
     charges: dict[str, Demand]
 
 
+Size = int | tuple[int, object]
+"""What a demand depends on: the GPU's units, and the profile of a MIG instance."""
 Seat = tuple[tuple[str, Demand], ...]
 """One container's GPUs (UUID, demand), in index order."""
 
@@ -68,15 +72,16 @@ def alike_only(ask: PodAsk, books: NodeBooks) -> bool:
 
 def _enough(ask: ContainerAsk, eligible: Sequence[GpuBook], books: NodeBooks, *, alike: bool) -> bool:
     """Whether enough GPUs have room for the container alone, a cheap check that rules out most nodes."""
-    demands: dict[int, Demand | None] = {}
-    missing: dict[str, int] = {}
+    demands: dict[Size, Demand | None] = {}
+    missing: dict[object, int] = {}
     for book in eligible:
-        size = book.gpu.mem
+        gpu = book.gpu
+        size = (gpu.mem, gpu.mig) if gpu.mig else gpu.mem
         if size not in demands:
-            demands[size] = books.demand(ask, book.gpu)
+            demands[size] = books.demand(ask, gpu)
         demand = demands[size]
         if demand is not None and book.fits(demand):
-            model = book.gpu.model if alike else ""
+            model = (gpu.model, gpu.mig) if alike else None
             missing[model] = missing.get(model, ask.gpus) - 1
             if not missing[model]:
                 return True
@@ -96,11 +101,12 @@ def _single(ask: PodAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> list[
     container, spread = ask.containers[0], ask.selection.spread
     best: tuple[int, ...] | None = None
     equals: list[tuple[GpuBook, Demand]] = []
-    demands: dict[int, Demand | None] = {}
+    demands: dict[Size, Demand | None] = {}
     for book in eligible:
-        size = book.gpu.mem
+        gpu = book.gpu
+        size = (gpu.mem, gpu.mig) if gpu.mig else gpu.mem
         if size not in demands:
-            demands[size] = books.demand(container, book.gpu)
+            demands[size] = books.demand(container, gpu)
         demand = demands[size]
         if demand is None or not book.fits(demand):
             continue
@@ -112,7 +118,7 @@ def _single(ask: PodAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> list[
     if not equals:
         return None
     book, demand = equals[0]
-    if len(equals) > 1 and not book.sharers:
+    if len(equals) > 1 and not book.sharers and not book.gpu.mig:
         losses = books.topology.losses(books.idle())
         book, demand = min(equals, key=lambda pair: losses[pair[0].gpu.index])
     return [((book.gpu.uuid, demand),)]
@@ -120,9 +126,11 @@ def _single(ask: PodAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> list[
 
 def preference(book: GpuBook, spread: bool = False) -> tuple[int, ...]:
     """Sort key of GPUs, less is better; links decide between equal idle GPUs."""
+    if book.gpu.mig:
+        return (0 if spread else 1, int(spread), book.mem_free, book.slices_free)
     if spread:
-        return (book.sharers, -book.mem_free, -book.slices_free)
-    return (not book.sharers, book.mem_free, book.slices_free)
+        return (book.sharers, 0, -book.mem_free, -book.slices_free)
+    return (0 if book.sharers else 2, 0, book.mem_free, book.slices_free)
 
 
 class _Seating:
@@ -133,7 +141,7 @@ class _Seating:
         self.topology = books.topology
         self.parts: dict[str, list[tuple[int, ContainerAsk, Demand]]] = {}
         self.seats: list[Seat] = [()] * len(ask.containers)
-        self.demands: dict[tuple[int, int], Demand | None] = {}
+        self.demands: dict[tuple[int, Size], Demand | None] = {}
         """The demand of a container on a GPU, by the container's position and the GPU's size."""
         self.tries_left = 0
         self.gathered = any(c.kind != "init" for c in ask.containers)
@@ -183,7 +191,13 @@ class _Seating:
         room = {book.gpu.index: (book, d) for book in among if (d := self._fits(position, ask, book))}
         if ask.gpus > len(room):
             return
-        idle = tuple([book.gpu.index for uuid, book in self.books.gpus.items() if book.idle and uuid not in own])
+        idle = tuple(
+            [
+                book.gpu.index
+                for uuid, book in self.books.gpus.items()
+                if book.idle and uuid not in own and not book.gpu.mig
+            ]
+        )
         candidates = self._ordered([book for book, _ in room.values()], ask, own, idle)
         for chosen in self._sets(candidates, ask, idle):
             yield tuple((room[i][0].gpu.uuid, room[i][1]) for i in sorted(chosen))
@@ -225,16 +239,17 @@ class _Seating:
         """The candidates by model, if the GPUs of a container must be of one model."""
         if not alike_only(self.ask, self.books):
             return [candidates]
-        model = {book.gpu.index: book.gpu.model for book in self.eligible}
-        groups: dict[str, list[int]] = {}
+        model = {book.gpu.index: (book.gpu.model, book.gpu.mig) for book in self.eligible}
+        groups: dict[object, list[int]] = {}
         for index in candidates:
             groups.setdefault(model[index], []).append(index)
         return [tuple(group) for group in groups.values()]
 
     def _fits(self, position: int, ask: ContainerAsk, book: GpuBook) -> Demand | None:
-        key = position, book.gpu.mem
+        gpu = book.gpu
+        key = position, (gpu.mem, gpu.mig) if gpu.mig else gpu.mem
         if key not in self.demands:
-            self.demands[key] = self.books.demand(ask, book.gpu)
+            self.demands[key] = self.books.demand(ask, gpu)
         demand = self.demands[key]
         if demand is None:
             return None
@@ -252,42 +267,33 @@ def misfit(ask: PodAsk, books: NodeBooks) -> str:
     """The reason why the ask does not fit on this node, with numbers: `freest: GPU 3 with 16 GiB`."""
     if books.inventory.state != "ready":
         return "its plugin is leaving"
-    if not ask.only_whole and not all(map(books.isolates, ask.containers)):
+    profiles = {container.profile for container in ask.containers if container.profile}
+    if lacking := profiles.difference(book.gpu.profile for book in books.gpus.values()):
+        return f"has no MIG instance {min(lacking)}"
+    some = (books.demand(container, book.gpu) for container in ask.containers for book in books.gpus.values())
+    if not (all(map(books.isolates, ask.containers)) or any(some)):
         return f"with {books.inventory.enforced}"
     if alike_only(ask, books) and choose(_mixing(ask), books) is not None:
         return f"has enough free only on GPUs of several models, which {names.MIXED_MODELS}: allow permits"
     eligible = books.eligible(ask.selection)
     if not eligible:
         return f"none of {len(books.gpus)} GPUs is healthy and selected"
+    if profiles:
+        such = [book for book in eligible if book.gpu.profile in profiles]
+        free = sum(not book.wholes for book in such)
+        return f"{free} of {len(such)} such MIG instances free"
+    gpus = [book for book in eligible if not book.gpu.mig or books.inventory.single or not ask.only_whole]
     if ask.only_whole:
-        free = sum(not (book.sharers or book.wholes) for book in eligible)
-        return f"{free} of {len(eligible)} GPUs wholly free"
+        free = sum(not (book.sharers or book.wholes) for book in gpus)
+        return f"{free} of {len(gpus)} GPUs wholly free"
     unit_mib = books.inventory.unit_mib
     freest = max(eligible, key=lambda book: (0 if book.wholes else book.mem_free, -book.gpu.index))
     mem = 0 if freest.wholes else freest.mem_free
     slices = 0 if freest.wholes else freest.slices_free
-    return f"freest: GPU {freest.gpu.index} with {amount_of_memory(mem, unit_mib)}" + (
+    return f"freest: GPU {shown(freest.gpu.index)} with {amount_of_memory(mem, unit_mib)}" + (
         f" and {slices} slices" if any(c.slices or c.whole for c in ask.containers) else ""
     )
 
 
 def _mixing(ask: PodAsk) -> PodAsk:
     return msgspec.structs.replace(ask, selection=msgspec.structs.replace(ask.selection, mixed=True))
-
-
-def wanted(ask: PodAsk) -> str:
-    """The ask for users: `24 GiB on one GPU`, `2 whole GPUs`, `10 GiB and 25 slices on each of 2 GPUs`."""
-    return " + ".join(_wanted(container, ask.unit_mib) for container in ask.containers)
-
-
-def _wanted(ask: ContainerAsk, unit_mib: int) -> str:
-    if ask.whole:
-        return f"{ask.gpus} whole GPU{'s' * (ask.gpus > 1)}"
-    return part(ask, unit_mib) + (" on one GPU" if ask.gpus == 1 else f" on each of {ask.gpus} GPUs")
-
-
-def part(ask: ContainerAsk, unit_mib: int) -> str:
-    """What it asks of each of its GPUs: `10 GiB and 25 slices`."""
-    amounts = [amount_of_memory(ask.mem, unit_mib)] if ask.mem else []
-    amounts += [f"{ask.slices} slices"] if ask.slices else []
-    return " and ".join(amounts)

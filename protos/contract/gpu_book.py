@@ -14,6 +14,7 @@ class GpuBook:
     __slots__ = ("cordoned", "gpu", "mem_used", "sharers", "slices_per_gpu", "slices_used", "wholes")
 
     def __init__(self, gpu: inv.Gpu, slices_per_gpu: int, cordoned: bool = False) -> None:
+        """`slices_per_gpu`: of this GPU; a MIG instance has fewer than its GPU."""
         self.gpu = gpu
         self.slices_per_gpu = slices_per_gpu
         self.cordoned = cordoned

@@ -35,6 +35,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     min_compute_capability: str | None = None
     link: str | None = None
     numa_local: bool | None = None
+    mig_profile: str | None = None
     isolation: str | None = None
     description: str | None = None
 
@@ -62,6 +63,7 @@ def _selection(spec: _Spec) -> Selection:
         min_cc=read("minComputeCapability", spec.min_compute_capability, selection.compute_capability, (0, 0)),
         link=read("link", spec.link, selection.link, selection.LINKS[0]),
         numa_local=spec.numa_local or False,
+        profile=read("migProfile", spec.mig_profile, selection.mig_profile, ""),
         isolation=read("isolation", spec.isolation, selection.isolation, "any"),
     )
     if 0 < parsed.max_mem_mib < parsed.min_mem_mib:

@@ -32,6 +32,7 @@ Uuid = Annotated[str, msgspec.Meta(min_length=1, max_length=GPU_TEXT.most)]
 ProfileName = Annotated[str, msgspec.Meta(min_length=1, max_length=MIG_PROFILE.most)]
 Numa = Annotated[int, msgspec.Meta(ge=-1, le=GPU_INDEX.most)]
 HEALTHY = "ok"
+IN_MIG_MODE = "mig"
 _MADE_UP = "gpu-"
 """Prefix of the name of a GPU without a known UUID; the index follows."""
 
@@ -66,6 +67,12 @@ class Gpu(msgspec.Struct, frozen=True, cache_hash=True, rename="camel", forbid_u
         """The MIG profile of an instance, "" for a GPU."""
         return self.mig or ""
 
+    @property
+    def slices(self) -> int:
+        """Its compute slices, of seven; all seven for a GPU."""
+        found = mig.profile(self.mig) if self.mig else None
+        return found.slices if found is not None else mig.SLICES
+
 
 class Fabric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The node's part of a multi-node NVLink fabric."""
@@ -94,6 +101,13 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     """What the node has proved for parts; None where the operator asks for none."""
     gpus: tuple[Gpu, ...]
     links: tuple[Link, ...] = ()
+    mig_strategy: Literal["single"] | msgspec.UnsetType = msgspec.UNSET
+    """`single`: requests for whole GPUs get MIG instances, too, as with NVIDIA's plugin; else not written."""
+
+    @property
+    def single(self) -> bool:
+        """Whether requests for whole GPUs get instances."""
+        return self.mig_strategy == "single"
 
     @property
     def enforced(self) -> Isolation:
@@ -111,14 +125,25 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
         indexes = [gpu.index for gpu in self.gpus]
         if indexes != sorted(set(indexes)):
             raise ValueError(f"GPU indexes {indexes} are not ascending and distinct")
-        for gpu in self.gpus:
-            if gpu.profile and (mig.profile(gpu.profile) is None or mig.gpu_of(gpu.index) is None):
-                raise ValueError(f"GPU {gpu.index} has the MIG profile {gpu.profile!r}: expected one like 1g.10gb")
+        if any(gpu.mig for gpu in self.gpus):
+            self._check_instances()
         if len({gpu.uuid for gpu in self.gpus}) != len(self.gpus):
             raise ValueError("two GPUs with the same uuid")
         for name, count in self.replicas.items():
             if count > self.slices_per_gpu:
                 raise ValueError(f"{count} replicas of {name} from {self.slices_per_gpu} slices a GPU")
+
+    def _check_instances(self) -> None:
+        """Raise ValueError for an instance that cannot be one. What it is part of must not be given as well."""
+        healthy = {gpu.index for gpu in self.gpus if gpu.health == HEALTHY}
+        for gpu in self.gpus:
+            if not gpu.mig:
+                continue
+            parent = mig.gpu_of(gpu.index)
+            if mig.profile(gpu.mig) is None or parent is None:
+                raise ValueError(f"GPU {gpu.index} has the MIG profile {gpu.mig!r}: expected one like 1g.10gb")
+            if parent in healthy:
+                raise ValueError(f"instance {mig.shown(gpu.index)} is of GPU {parent}, which is not in MIG mode")
 
 
 _annotation = codec.Annotation(names.GPUS, Inventory)

@@ -60,6 +60,8 @@ class Isolation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         return f"memory {memory}, compute {compute}"
 
 
+INSTANCE = "instance (mig)"
+"""The level of a MIG instance, whose memory and compute are its own; in words."""
 PROMISED = Isolation()
 """That of a node on which nobody has set up more."""
 

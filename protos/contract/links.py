@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import combinations, starmap
 
+from protos.contract import mig
 from protos.contract.inventory import Link
 from protos.contract.selection import Link as Wish
 from protos.contract.selection import is_number
@@ -58,7 +59,9 @@ class Topology:
             pair = (a, b) if a < b else (b, a)
             self._weights[pair] = max(self._weights.get(pair, UNKNOWN_WEIGHT), weight(kind))
         self._numa = {index: node for index, node in numa if node >= 0}
-        self.indexes = tuple(sorted({index for index, _ in numa}.union(*self._weights)))
+        gpus = {index for index, _ in numa}.union(*self._weights)
+        self.indexes = tuple(sorted(index for index in gpus if mig.gpu_of(index) is None))
+        """Those of GPUs; MIG instances have no links."""
         self._last_losses: tuple[frozenset[int], dict[int, int]] = frozenset(), {}
         """The last idle GPUs, and their losses."""
 

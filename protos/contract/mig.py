@@ -7,6 +7,7 @@ as a whole. Source: NVIDIA Multi-Instance GPU User Guide (profile names), NVIDIA
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 import msgspec
@@ -15,14 +16,31 @@ from protos.contract.bounds import MIG_PROFILE
 
 PREFIX = "nvidia.com/mig-"
 """Of the resources that NVIDIA's plugin serves in its strategy `mixed`; the profile follows."""
+SHOWN = 40
+"""Characters of a name that a message shows."""
 SLICES = 7
 """Compute slices of a GPU; an A30 has four, and its instances count by this number as well."""
 PER_GPU = 16
 """Instances of one GPU that have an index; GPUs in use have at most seven."""
 FIRST = 256
 """The index of the first instance of GPU 0: GPUs themselves have smaller ones."""
+KNOWN = (
+    "1g.5gb", "1g.5gb+me", "1g.6gb", "1g.6gb+me", "1g.10gb", "1g.10gb+me", "1g.12gb", "1g.12gb+me", "1g.12gb+gfx",
+    "1g.12gb+me.all", "1g.12gb-me", "1g.18gb", "1g.18gb+me", "1g.20gb", "1g.23gb", "1g.23gb+me", "1g.24gb",
+    "1g.24gb+me", "1g.24gb+gfx", "1g.24gb+me.all", "1g.24gb-me", "1g.35gb", "1g.35gb+me", "1g.36gb", "1g.45gb",
+    "1g.47gb", "1g.70gb", "2g.10gb", "2g.12gb", "2g.12gb+me", "2g.20gb", "2g.24gb", "2g.24gb+gfx", "2g.24gb+me.all",
+    "2g.24gb-me", "2g.35gb", "2g.36gb", "2g.45gb", "2g.47gb", "2g.48gb", "2g.48gb+gfx", "2g.48gb+me.all",
+    "2g.48gb-me", "2g.70gb", "3g.20gb", "3g.40gb", "3g.47gb", "3g.48gb", "3g.71gb", "3g.72gb", "3g.90gb", "3g.93gb",
+    "3g.95gb", "3g.139gb", "4g.20gb", "4g.24gb", "4g.40gb", "4g.47gb", "4g.48gb", "4g.48gb+gfx", "4g.71gb", "4g.72gb",
+    "4g.90gb", "4g.93gb", "4g.95gb", "4g.96gb", "4g.96gb+gfx", "4g.139gb", "7g.40gb", "7g.80gb", "7g.94gb", "7g.96gb",
+    "7g.141gb", "7g.144gb", "7g.180gb", "7g.186gb", "7g.189gb", "7g.278gb",
+)  # fmt: skip
+"""GPU instances of A30, A100, H100, H200, H20, GH200, B200, GB200, GB300, RTX PRO 5000 and 6000. Sources: NVIDIA
+Multi-Instance GPU User Guide, the default configuration of mig-parted."""
 
-_PROFILE = re.compile(r"(?:(?P<compute>[1-7])c\.)?(?P<slices>[1-7])g\.(?P<memory>[0-9]{1,4})gb(?:[+.-][a-z0-9.+-]+)?")
+_PROFILE = re.compile(
+    r"(?:(?P<compute>[1-7])c\.)?(?P<slices>[1-7])g\.(?P<memory>[0-9]{1,4})gb(?:[+.-][a-z0-9.+-]{1,19})?"
+)
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -57,11 +75,27 @@ def of_resource(resource: str) -> Profile | None:
     return profile(resource.removeprefix(PREFIX)) if resource.startswith(PREFIX) else None
 
 
+def resources(profiles: Iterable[str]) -> tuple[str, ...]:
+    """The names of the resources of these profiles, each once; raises ValueError for a name that is no profile."""
+    found: dict[str, None] = {}
+    for name in profiles:
+        one = profile(name)
+        if one is None:
+            raise ValueError(f"{name[:SHOWN]!r} is no MIG profile: expected one like 1g.10gb")
+        found[one.resource] = None
+    return tuple(found)
+
+
 def index(gpu: int, place: int) -> int:
     """The index in the inventory of the instance with this place on a GPU; raises ValueError beyond the bounds."""
     if not (0 <= gpu < FIRST and 0 <= place < PER_GPU):
         raise ValueError(f"instance {place} of GPU {gpu}: expected a GPU below {FIRST} and a place below {PER_GPU}")
     return FIRST + gpu * PER_GPU + place
+
+
+def indexes(gpu: int) -> range:
+    """All indexes of instances of a GPU, none beyond the bounds."""
+    return range(index(gpu, 0), index(gpu, 0) + PER_GPU) if 0 <= gpu < FIRST else range(0)
 
 
 def gpu_of(index: int) -> int | None:

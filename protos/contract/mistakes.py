@@ -13,7 +13,7 @@ from difflib import SequenceMatcher, get_close_matches
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from protos.contract import names
+from protos.contract import mig, names
 from protos.contract.bounds import KEYS
 from protos.contract.names import DOMAIN
 from protos.contract.objects import Pod
@@ -45,11 +45,11 @@ WRITTEN = frozenset(
 ANNOTATIONS = GROUP_KEYS | WRITTEN | {
     names.GPU_COUNT, names.GPU_CLASS, names.GPU_MODEL, names.GPU_UUID, names.MIN_GPU_MEMORY, names.MIN_CLOCK_MHZ,
     names.MIN_COMPUTE_CAPABILITY, names.LINK, names.MIXED_MODELS, names.PLACEMENT, names.RESTARTABLE,
-    names.CHECKPOINT, names.ISOLATION, names.RESIZE,
+    names.CHECKPOINT, names.ISOLATION, names.MIG_PROFILE, names.RESIZE,
 }  # fmt: skip
 SELECTING = frozenset({
     names.GPU_COUNT, names.GPU_CLASS, names.GPU_MODEL, names.GPU_UUID, names.MIN_GPU_MEMORY, names.MIN_CLOCK_MHZ,
-    names.MIN_COMPUTE_CAPABILITY, names.LINK, names.MIXED_MODELS, names.ISOLATION,
+    names.MIN_COMPUTE_CAPABILITY, names.LINK, names.MIXED_MODELS, names.ISOLATION, names.MIG_PROFILE,
 })  # fmt: skip
 """They mean nothing in a pod without GPUs."""
 OF_NODES = {("annotation", names.GPUS), ("annotation", names.CORDONED_GPUS), ("label", names.MPS)}
@@ -154,7 +154,7 @@ def without_gpus(pod: Pod, resources: names.Resources) -> Reason | None:
     Zero whole GPUs are how pods for any cluster say that they need none.
     """
     selecting = SELECTING & pod.metadata.annotations.keys()
-    if not selecting or not _limits(pod).keys().isdisjoint(resources.all):
+    if not selecting or _names_gpus(_limits(pod), resources):
         return None
     instead = f"write limit {resources.mem}, {resources.slice} or {resources.whole} of a container, or leave it out"
     return Reason(NO_GPU, f"annotation {min(selecting)} selects GPUs, and no container asks for any: {instead}")
@@ -204,7 +204,7 @@ def _all(pod: Pod, units: Units) -> Iterator[Reason]:
     yield from _unknown("annotation", annotations, ANNOTATIONS, resources)
     yield from _unknown("label", labels, GROUP_KEYS, resources)
     yield from _unknown("resource", limits, frozenset(resources.all), resources)
-    asks = not limits.keys().isdisjoint(resources.all)
+    asks = _names_gpus(limits, resources)
     if asks:
         for key in sorted(annotations.keys() | labels.keys()):
             if ours := UNDOMAINED.get(_bare(key)):
@@ -227,6 +227,11 @@ def _limits(pod: Pod) -> Mapping[str, str]:
     """The resources that its containers name. The API server admits no request without an equal limit."""
     given = (c.resources for c in (*pod.spec.init_containers, *pod.spec.containers) if c.resources is not None)
     return {name: str(value) for each in given for name, value in each.limits.items()}
+
+
+def _names_gpus(limits: Mapping[str, str], resources: names.Resources) -> bool:
+    """Whether these limits name GPUs or MIG instances, in any amount."""
+    return not limits.keys().isdisjoint(resources.all) or any(name.startswith(mig.PREFIX) for name in limits)
 
 
 def _bare(key: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from protos.contract import mig
+
 DOMAIN = "gangshare.io"
 
 # Resources (defaults; the three names are cluster-wide settings, see `Resources`).
@@ -22,6 +24,7 @@ MIN_CLOCK_MHZ = f"{DOMAIN}/min-clock-mhz"
 MIN_COMPUTE_CAPABILITY = f"{DOMAIN}/min-compute-capability"
 LINK = f"{DOMAIN}/link"
 MIXED_MODELS = f"{DOMAIN}/mixed-models"
+MIG_PROFILE = f"{DOMAIN}/mig-profile"
 ISOLATION = f"{DOMAIN}/isolation"
 """Also a label of namespaces: the default of their pods."""
 PLACEMENT = f"{DOMAIN}/placement"
@@ -142,9 +145,21 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """Replicas of a GPU under NVIDIA's renamed resource; never a whole GPU."""
     unit_mib: int = DEFAULT_UNIT_MIB
     """MiB in a unit of GPU memory."""
+    mig: tuple[str, ...] = mig.resources(mig.KNOWN)
+    """MIG instances, as NVIDIA's plugin names them in its strategy `mixed`."""
+
+    @property
+    def managed(self) -> tuple[str, ...]:
+        """All that the books of a node count, and not kube-scheduler."""
+        return *self.all, *self.mig
+
+    def has(self, resource: str) -> bool:
+        """Whether this is a resource of GPUs, or of MIG instances of any profile."""
+        return resource in self.all or mig.of_resource(resource) is not None
 
     @property
     def all(self) -> tuple[str, str, str, str]:
+        """All but those of MIG instances."""
         return self.mem, self.slice, self.whole, self.shared
 
 

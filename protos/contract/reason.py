@@ -28,3 +28,11 @@ def listed(words: Iterable[str], most: int, rest: str = "more") -> str:
     named = list(words)
     beyond = [f"and {len(named) - most} {rest}"] if len(named) > most else []
     return ", ".join(named[:most] + beyond)
+
+
+class AskError(ValueError):
+    """An invalid request of a pod, with the sentence for its user."""
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = Reason(code, sentence)

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from protos.contract import mig
 from protos.contract.bounds import DIGITS, GLOB, GLOBS
 from protos.contract.inventory import Gpu
 from protos.contract.isolation import DEMANDED, Demanded, stricter
@@ -57,6 +58,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """The GPUs of one container, and those of equal members of a gang, may be of several models."""
     model: str = ""
     """The exact model that equal members of its gang have, "" for any."""
+    profile: str = ""
+    """The MIG profile of instances, "" for any GPU; in a pod's request its containers have it."""
     isolation: Demanded = "any"
     """The demand of a class, or of a pod while it is read: then the asks of its containers have it."""
 
@@ -87,6 +90,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
             numa_local=self.numa_local,
             spread=own.spread,
             mixed=own.mixed,
+            profile=own.profile or self.profile,
             isolation=stricter(own.isolation, self.isolation),
         )
 
@@ -174,6 +178,14 @@ def isolation(text: str) -> Demanded:
     raise SelectionError(", ".join(DEMANDED))
 
 
+def mig_profile(text: str) -> str:
+    """The name of a MIG profile, as the driver writes it."""
+    found = mig.profile(text)
+    if found is None:
+        raise SelectionError("a MIG profile like 1g.10gb")
+    return found.name
+
+
 def is_number(text: str) -> bool:
     """Whether this is a whole number of at most DIGITS digits."""
     return text.isascii() and text.isdecimal() and len(text) <= DIGITS.most
@@ -190,6 +202,7 @@ def suits(selection: Selection, gpu: Gpu) -> bool:
         and gpu.clock_mhz >= selection.min_clock_mhz
         and (selection.min_cc == (0, 0) or capability(gpu) >= selection.min_cc)
         and selection.model in ("", gpu.model)
+        and (not selection.profile or selection.profile == gpu.mig)
         and matches(selection.models, gpu.model, inside=True)
         and matches(selection.also, gpu.model, inside=True)
     )

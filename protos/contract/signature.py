@@ -23,15 +23,35 @@ class Kind(msgspec.Struct, frozen=True, cache_hash=True):
     slices_per_gpu: int
     replicas: tuple[tuple[str, int], ...]
     state: str
-    gpus: tuple[tuple[int, int, int, int, int, str, str, str], ...]
+    gpus: tuple[tuple[int, int, int, int, int, str, str, str, str], ...]
+    """Of each: index, units, MiB, clock, NUMA node, compute capability, model, MIG profile, health."""
     links: tuple[inv.Link, ...]
     isolation: tuple[str, str] | None = None
     """Of memory and compute."""
+    single: bool = False
+    """Requests for whole GPUs get MIG instances."""
+
+
+def of_inventory(inventory: inv.Inventory) -> Kind:
+    """Its content; one object for all equal ones."""
+    return _same(
+        Kind(
+            inventory.slices_per_gpu,
+            tuple(sorted(inventory.replicas.items())),
+            inventory.state,
+            tuple(
+                (g.index, g.mem, g.mem_mib, g.clock_mhz, g.numa, g.cc, g.model, g.profile, g.health)
+                for g in inventory.gpus
+            ),
+            inventory.links,
+            inventory.isolation.kind if inventory.isolation is not None else None,
+            inventory.single,
+        )
+    )
 
 
 @lru_cache(maxsize=1024)
-def same(kind: Kind) -> Kind:
-    """The one object of all equal kinds."""
+def _same(kind: Kind) -> Kind:
     return kind
 
 

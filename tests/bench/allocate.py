@@ -93,7 +93,7 @@ async def _with_all(mps: bool) -> AsyncIterator[Made]:
         profile = {**yaml.safe_load(fake.find(PROFILE).read_text()), "driver": "615.71.05", "toolkit": "1.20.1"}
         (folder / "profile.yaml").write_text(yaml.safe_dump(profile))
         spec = NodeSpec(name=NODE, profile=str(folder / "profile.yaml"), labels={names.MPS: "true"} if mps else {})
-        uuids = [uuid for uuid, _ in fake.FakeSource(spec.profile, NODE).gpus()]
+        uuids = [gpu.uuid for gpu in fake.FakeSource(spec.profile, NODE).read().gpus]
         (folder / "cgroup" / "kubepods.slice").mkdir(parents=True)
         (folder / "cgroup" / "cgroup.controllers").write_text("cpu memory\n")
         (folder / "cdi").mkdir()

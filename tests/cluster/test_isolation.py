@@ -286,7 +286,7 @@ class Meter:
 
     def put(self, *used: tuple[str, int, int, int]) -> None:
         """The driver tells these processes: UUID, pid, MiB, and percent of SM time."""
-        uuids = [uuid for uuid, _ in FakeSource(str(self.sharing.profiles[LIMITS]), LIMITS).gpus()]
+        uuids = [gpu.uuid for gpu in FakeSource(str(self.sharing.profiles[LIMITS]), LIMITS).read().gpus]
 
         def change(machine: dict[str, Any]) -> None:
             for uuid, gpu in zip(uuids, machine["gpus"], strict=True):
@@ -356,7 +356,7 @@ CAPPED = "memory enforced (driver), compute capped (mps)"
 def mps(sharing: Gangshare) -> Iterator[Process]:
     """The component on `node-2`, whose driver becomes one with limits and namespaces, for the last tests."""
     toolkit.edit(sharing.profiles[MPS], lambda machine: machine.update(driver=NEW))
-    uuids = [uuid for uuid, _ in FakeSource(str(sharing.profiles[MPS]), MPS).gpus()]
+    uuids = [gpu.uuid for gpu in FakeSource(str(sharing.profiles[MPS]), MPS).read().gpus]
     component = mps_node.process(sharing.cluster, MPS, uuids)
     component.start()
     yield component

@@ -42,7 +42,7 @@ def edit(profile: Path, change: Callable[[dict[str, Any]], object]) -> None:
 def specify(folder: Path, profile: Path, node: str, root: Path, *, hook: bool = True) -> None:
     """Write the CDI specification of the profile's GPUs; without `hook` as a mode of the runtime that has none."""
     devices = []
-    for uuid, _ in FakeSource(str(profile), node).gpus():
+    for uuid in (gpu.uuid for gpu in FakeSource(str(profile), node).read().gpus):
         command = [sys.executable, "-m", "tests.cluster.toolkit", f"--gpu-id={uuid}"]
         command += [f"--profile={profile}", f"--root={root}"]
         hooks = [{"hookName": "createRuntime", "path": command[0], "args": command, "env": [f"PYTHONPATH={ROOT}"]}]

@@ -10,7 +10,7 @@ from typing import Any
 from protos.contract import inventory, names
 from protos.contract.training import GROUP
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
-from tests.builders import an_inventory
+from tests.builders import an_inventory, cut
 
 Json = dict[str, Any]
 TIME = "2025-01-31T12:00:00Z"
@@ -32,6 +32,7 @@ def meta(name: str, namespace: str = "default", **fields: Any) -> Json:
 INVENTORIES = (
     inventory.encode(an_inventory(16, 16, 40, 80, links=MESH, numa=[0, 0, 1, 1], node="n1")),
     inventory.encode(an_inventory(24, node="n2", replicas={"nvidia.com/gpu": 4}, state="leaving")),
+    inventory.encode(cut(an_inventory(40, 80, node="n4"), {1: ("1g.10gb", "3g.40gb", "1g.10gb+me")}, single=True)),
     json.dumps({"v": 1, "unitMiB": 1024, "slicesPerGpu": 100, "fabric": {"cluster": "c", "clique": 1}, "gpus": []}),
 )
 SHARE = {"uuid": "GPU-n1-0", "index": 0, "mem": 4, "slices": 0, "whole": False}
@@ -227,8 +228,8 @@ CLASSES = texts(
     {
         "metadata": meta("large", ""),
         "spec": {"models": ["T4", "V100*"], "minMemory": "8Gi", "maxMemory": "80Gi", "minClockMHz": 100,
-                 "minComputeCapability": "7.0", "link": "nvlink", "numaLocal": True, "isolation": "any",
-                 "description": "d"},
+                 "minComputeCapability": "7.0", "link": "nvlink", "numaLocal": True, "migProfile": "1g.10gb",
+                 "isolation": "any", "description": "d"},
     }
 )  # fmt: skip
 BUDGETS = texts(

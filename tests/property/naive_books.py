@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from protos.contract.ask import Demand, PodAsk
+from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import peak
 from protos.contract.inventory import Gpu
@@ -38,8 +38,20 @@ def _possible(ask: PodAsk, gpu: Gpu, here: Collection[Demand]) -> Demand | None:
     mem, slices = sum(d.mem for d in here), sum(d.slices for d in here)
     parts = []
     for each in ask.containers:
+        if gpu.mig or each.profile:
+            if not here and (instance := of_instance(each, gpu)) is not None:
+                parts.append((each, instance))
+            continue
         part = Demand(each.mem or gpu.mem * each.slices // 100, each.slices, False)
         fits = not here if each.whole else mem + part.mem <= gpu.mem and slices + part.slices <= 100
         if fits and not any(d.whole for d in here):
             parts.append((each, Demand(gpu.mem, 100, True) if each.whole else part))
     return peak(parts) if parts else None
+
+
+def of_instance(ask: ContainerAsk, gpu: Gpu) -> Demand | None:
+    """All of an instance that satisfies the container, on a node that gives none to requests for whole GPUs."""
+    named, slices = ask.profile == gpu.mig, 100 * int(gpu.profile[:1] or 0) // 7
+    fits = gpu.profile and ask.mem <= gpu.mem and ask.slices <= slices
+    plain = not ask.profile and not ask.whole and ask.gpus == 1
+    return Demand(gpu.mem, slices, True) if fits and (named or plain) else None

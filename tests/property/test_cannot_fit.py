@@ -13,10 +13,11 @@ from extender.engine.types.events import NodeGone, NodeSeen
 from protos.contract import names
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.selection import Selection
-from tests.builders import a_node
+from tests.builders import a_cut_node, a_node
 from tests.unit.engine.selections import a_machine
 from tests.unit.engine.story import Story
 
+MIG = "nvidia.com/mig-1g.10gb"
 SHARED = ContainerAsk(name="held", gpus=1, mem=1, slices=1)
 
 
@@ -27,11 +28,18 @@ def nodes(draw: st.DrawFn) -> list[Any]:
         name = f"n{number}"
         mems = draw(st.lists(st.sampled_from((8, 16, 31)), max_size=4))
         cpu = draw(st.sampled_from(("8", "64")))
-        modelled, replicated = draw(st.booleans()), draw(st.booleans())
+        modelled, replicated, is_cut = draw(st.booleans()), draw(st.booleans()), draw(st.booleans())
+        if mems and is_cut:
+            profiles = st.lists(st.sampled_from(("1g.10gb", "2g.20gb")), max_size=3)
+            instances = draw(st.dictionaries(st.sampled_from(range(len(mems))), profiles))
+            strategy: bool = draw(st.booleans())
+            found.append(a_cut_node(name, *mems, instances=instances, single=strategy))
+            continue
         if mems and modelled:
             found.append(a_machine(name, draw(st.sampled_from(("T4", "V100"))), *mems))
             continue
-        served = {names.WHOLE_GPU: str(draw(st.integers(1, 4)))} if not mems else {}
+        resource = draw(st.sampled_from((names.WHOLE_GPU, MIG)))
+        served = {resource: str(draw(st.integers(1, 4)))} if not mems else {}
         fields: dict[str, Any] = {"allocatable": {"cpu": cpu, "memory": "64Gi", "pods": "110"} | served}
         if mems and replicated:
             fields["replicas"] = {draw(st.sampled_from((names.WHOLE_GPU, names.SHARED_GPU))): draw(st.integers(1, 4))}
@@ -57,6 +65,14 @@ CONTAINERS = st.one_of(
     ),
     st.builds(
         ContainerAsk, name=st.just(""), gpus=st.integers(1, 2), whole=st.just(names.SHARED_GPU), shared=st.just(True)
+    ),
+    st.builds(ContainerAsk, name=st.just(""), gpus=st.integers(1, 3), whole=st.just(MIG), profile=st.just("1g.10gb")),
+    st.builds(
+        ContainerAsk,
+        name=st.just(""),
+        gpus=st.integers(1, 2),
+        mem=st.sampled_from((4, 9, 16)),
+        profile=st.sampled_from(("1g.10gb", "2g.20gb")),
     ),
 )
 SELECTIONS = st.sampled_from(

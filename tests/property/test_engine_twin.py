@@ -17,18 +17,28 @@ from extender.engine.types.effects import PostBinding, Requeue, SetAnnotation
 from extender.engine.types.events import BindDone, GpusUnhealthy, NodeGone, NodeSeen, PodGone, PodSeen, PodsListed, Tick
 from extender.engine.types.requests import requests
 from extender.engine.types.settings import DRAIN_TAINTS, Settings
-from protos.contract import allocation, inventory, names
+from protos.contract import allocation, inventory, mig, names
 from protos.contract.allocation import Share
 from protos.contract.ask import Demand
 from protos.contract.objects import Node, Pod, Taint
-from tests.builders import a_node, a_pod, a_ref, an_allocation, an_inventory
+from tests.builders import a_container, a_node, a_pod, a_ref, an_allocation, an_inventory, cut
 from tests.property.naive_books import counted, found
 from tests.unit.engine.story import changed, owned_by
 from tests.unit.engine.test_requests import resized
 
-NODES = {"a": (16, 16), "b": (24,), "c": (16, 40)}
+NODES = {"a": (16, 16), "b": (24,), "c": (16, 40), "d": (16, 79)}
+CUT = {"d": {1: ("1g.10gb", "1g.10gb", "2g.20gb")}}
+"""GPUs in MIG mode, and the profiles of their instances."""
+ROOM = {
+    **{f"GPU-{node}-{i}": (mem, 100) for node, mems in NODES.items() for i, mem in enumerate(mems)},
+    "GPU-d-1": (0, 0), "MIG-GPU-d-1-0": (9, 14), "MIG-GPU-d-1-1": (9, 14), "MIG-GPU-d-1-2": (19, 28),
+}  # fmt: skip
+"""Units and slices of each GPU and instance."""
 ASKS: tuple[dict[str, Any], ...] = (
     {"mem": 5}, {"mem": 12}, {"mem": 16, "slices": 50}, {"slices": 40}, {"whole": 1}, {"whole": 2}, {"mem": 30},
+    {"containers": [a_container("main", limits={"nvidia.com/mig-1g.10gb": "1"})]},
+    {"containers": [a_container("main", limits={"nvidia.com/mig-1g.10gb": "2"})]},
+    {"mem": 4, "annotations": {names.MIG_PROFILE: "2g.20gb"}}, {"mem": 6, "annotations": {names.ISOLATION: "memory"}},
 )  # fmt: skip
 STRANGE: tuple[dict[str, Any], ...] = ({"mem": 5}, {"mem": 12}, {"slices": 40}, {"whole": 1})
 EDITS = ("{", "", allocation.encode(an_allocation(main=[Share("GPU-a-0", 0, 1)])), '{"v":2}')
@@ -95,9 +105,9 @@ class EngineAndTwin(RuleBasedStateMachine):
         found = an_inventory(*NODES[name], node=name)
         look, replace = self.looks[name], msgspec.structs.replace
         healthy = [replace(g, health="sick:XID 79" if g.index in self.sick[name] else "ok") for g in found.gpus]
-        order = healthy[::-1] if look.backwards else healthy
+        order = healthy[::-1] if look.backwards and name not in CUT else healthy
         gpus = tuple(replace(gpu, index=place) for place, gpu in enumerate(order))
-        text = inventory.encode(replace(found, gpus=gpus))
+        text = inventory.encode(cut(replace(found, gpus=gpus), CUT.get(name, {})))
         made = a_node(name, annotations={names.GPUS: text, names.CORDONED_GPUS: look.cordoned})
         keys = [*([DRAIN_TAINTS[0]] if name in self.leaving else ()), *(["dedicated"] if look.tainted else ())]
         taints = tuple(Taint(key, "NoSchedule") for key in keys)
@@ -275,7 +285,12 @@ class EngineAndTwin(RuleBasedStateMachine):
         here = self.taken().get(uuid, [])
         mem = NODES[node][gpu] if ask.get("whole") else ask.get("mem", 0) or NODES[node][gpu] * ask["slices"] // 100
         share = Share(uuid, gpu, mem, 100 if ask.get("whole") else ask.get("slices", 0), "whole" in ask)
-        if not fits(node, gpu, [*here, share]):
+        if gpu in CUT.get(node, {}):
+            uuid = f"MIG-{uuid}-2"
+            here, share = self.taken().get(uuid, []), Share(uuid, mig.index(gpu, 2), 19, 28, True)
+            if ask.get("whole") or ask.get("slices", 0) > 28:
+                return
+        if not fits(uuid, [*here, share]):
             return
         self.made += 1
         annotations, owners = TOLD[told]
@@ -405,8 +420,7 @@ class EngineAndTwin(RuleBasedStateMachine):
     @invariant()
     def nothing_is_given_twice(self) -> None:
         for uuid, shares in self.taken().items():
-            node, index = uuid.split("-")[1:]
-            assert fits(node, int(index), shares)
+            assert fits(uuid, shares)
 
     @invariant()
     def every_booking_is_of_a_live_pod_and_every_live_pod_is_booked(self) -> None:
@@ -458,11 +472,11 @@ class EngineAndTwin(RuleBasedStateMachine):
         assert set(self.engine.nodes) <= set(self.there()) | held
 
 
-def fits(node: str, gpu: int, shares: Sequence[Share]) -> bool:
+def fits(uuid: str, shares: Sequence[Share]) -> bool:
     """Whether a GPU has as much as these take of it."""
     mem, slices = sum(share.mem for share in shares), sum(share.slices for share in shares)
     alone = len(shares) == 1 or not any(share.whole for share in shares)
-    return alone and mem <= NODES[node][gpu] and slices <= 100
+    return alone and mem <= ROOM[uuid][0] and slices <= ROOM[uuid][1]
 
 
 TestEngineAndTwin = EngineAndTwin.TestCase
@@ -485,18 +499,18 @@ def test_a_busy_cluster(seed: int) -> None:
     steps: dict[Callable[[], None], int] = {
         lambda: world.a_burst_is_scheduled(draw.choices(ASKS, k=4)): 6,
         a_pod_ends: 5,
-        lambda: world.gpus_fall_ill_or_recover(draw.choice("abc"), frozenset({draw.choice([0, 1, 9])})): 2,
-        lambda: world.a_node_goes_or_comes(draw.choice("abc")): 1,
-        lambda: world.a_node_is_marked_to_go_or_stays(draw.choice("abc")): 1,
-        lambda: world.an_inventory_is_broken_and_mended(draw.choice("abc"), draw.choice(["{", None])): 1,
+        lambda: world.gpus_fall_ill_or_recover(draw.choice("abcd"), frozenset({draw.choice([0, 1, 9])})): 2,
+        lambda: world.a_node_goes_or_comes(draw.choice("abcd")): 1,
+        lambda: world.a_node_is_marked_to_go_or_stays(draw.choice("abcd")): 1,
+        lambda: world.an_inventory_is_broken_and_mended(draw.choice("abcd"), draw.choice(["{", None])): 1,
         lambda: world.a_stranger_comes(
-            draw.choice("abc"), draw.choice([0, 1]), draw.choice(sorted(TOLD)), draw.choice(STRANGE)
+            draw.choice("abcd"), draw.choice([0, 1]), draw.choice(sorted(TOLD)), draw.choice(STRANGE)
         ): 3,
         the_plugin_tells_of_one: 2,
         lambda: world.a_node_changes(
-            draw.choice("abc"), draw.random() < 0.5, "", draw.random() < 0.5, draw.choice(["", "0"])
+            draw.choice("abcd"), draw.random() < 0.5, "", draw.random() < 0.5, draw.choice(["", "0"])
         ): 2,
-        lambda: world.an_operator_reports_gpus(draw.choice("abc"), frozenset({draw.choice([0, 9])})): 1,
+        lambda: world.an_operator_reports_gpus(draw.choice("abcd"), frozenset({draw.choice([0, 9])})): 1,
         lambda: world.time_passes(draw.choice([0.01, 0.3, 1.5, 20.0])): 3,
         world.nobody_who_fits_is_left_asleep: 1,
         lambda: world.the_extender_restarts(while_binding=True): 1,

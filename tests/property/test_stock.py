@@ -13,14 +13,16 @@ from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.inventory import Gpu, Inventory
 from protos.contract.selection import Selection, matches, suits
+from tests.builders import cut
 
+PROFILES = ("1g.10gb", "2g.20gb")
 MODELS = ("T4", "V100", "A100")
 ASK = PodAsk(containers=(ContainerAsk(name="main", gpus=1, mem=1),))
 
 
 @st.composite
 def inventories(draw: st.DrawFn, node: str) -> Inventory:
-    gpus = tuple(
+    gpus: tuple[Gpu, ...] = tuple(
         Gpu(
             index=index,
             uuid=f"GPU-{node}-{index}",
@@ -31,7 +33,9 @@ def inventories(draw: st.DrawFn, node: str) -> Inventory:
         )
         for index in range(draw(st.integers(0, 3)))
     )
-    return Inventory(v=1, unit_mib=1024, slices_per_gpu=100, gpus=gpus)
+    found = Inventory(v=1, unit_mib=1024, slices_per_gpu=100, gpus=gpus)
+    cuts = st.dictionaries(st.sampled_from(range(len(gpus) or 1)), st.lists(st.sampled_from(PROFILES), max_size=3))
+    return cut(found, {index: profiles for index, profiles in draw(cuts).items() if index < len(gpus)})
 
 
 @st.composite
@@ -45,6 +49,7 @@ SELECTIONS = st.builds(
     Selection,
     models=st.sampled_from([(), ("t*",), ("!t4",), ("V100", "A100")]),
     min_mem_mib=st.sampled_from([0, 20000]),
+    profile=st.sampled_from(["", "", "1g.10gb"]),
     uuids=st.sampled_from([(), ("gpu-a-0",), ("GPU-b-*",), ("!GPU-a-*",)]),
 )
 
@@ -67,7 +72,12 @@ def test_it_agrees_with_a_look_at_every_gpu(
         stock.changed(node)
     stock.recount(there.get, len(there) + len(happened))
 
-    every = [(node, book) for node, books in there.items() for book in books.gpus.values()]
+    every = [
+        (node, book)
+        for node, books in there.items()
+        for book in books.gpus.values()
+        if book.gpu.health != "mig"  # its instances count instead
+    ]
     plain = msgspec.structs.replace(wanted, uuids=())
     for books in there.values():
         accepted = [b for b in books.gpus.values() if suits(wanted, b.gpu) and matches(wanted.uuids, b.gpu.uuid)]
@@ -78,5 +88,6 @@ def test_it_agrees_with_a_look_at_every_gpu(
     assert stock.accepted(wanted) is any(
         suits(wanted, book.gpu) and matches(wanted.uuids, book.gpu.uuid) for _, book in every
     )
+    assert stock.amount(wanted) == sum(book.gpu.slices for _, book in matching)
     assert stock.gpus == Counter(kind(book.gpu) for _, book in every)
     assert sum(nodes for _, nodes in stock.kinds()) == len({(node, kind(book.gpu)) for node, book in every})

@@ -12,7 +12,7 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import Roster
 from extender.engine.types import refusals
 from extender.engine.types.effects import Report
-from protos.contract import choose
+from protos.contract import ask_words, choose
 from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason, listed
 
@@ -106,4 +106,4 @@ def _with_numbers(reason: Reason, ask: PodAsk, nearest: NodeState | None) -> Rea
         where = "no node offered has GPUs of ours"
     else:
         where = f"freest: {nearest.name} {choose.misfit(ask, nearest.books).removeprefix('freest: ')}"
-    return Reason(reason.code, reason.sentence, f"needs {choose.wanted(ask)}; {where}")
+    return Reason(reason.code, reason.sentence, f"needs {ask_words.wanted(ask)}; {where}")

@@ -54,7 +54,7 @@ class GangPlanner:
         self._ledger, self._settings, settings = context.ledger, context.settings, context.settings
         self._roster, self._reporter, self._admission = roster, reporter, admission
         self._assignments, self._cannot_fit = assignments, context.cannot_fit
-        ignored = frozenset(settings.resources.all)
+        ignored = frozenset(settings.resources.managed)
         self.view = ClusterView(
             context.ledger.nodes,
             indexes,

@@ -10,6 +10,7 @@ from protos.contract import choose
 from protos.contract.ask import NOTHING, Demand
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook
+from protos.contract.mig import SLICES
 from protos.contract.signature import Kind
 
 
@@ -38,7 +39,7 @@ class Gpus(msgspec.Struct, frozen=True, eq=False):
 def gpus(books: NodeBooks) -> Gpus:
     """What is free on a node, which has at least one GPU."""
     every, per_gpu = list(books.gpus.values()), books.inventory.slices_per_gpu
-    free = tuple([rest(book, per_gpu) for book in every])
+    free = tuple([rest(book) for book in every])
     able = [(choose.preference(book), i) for i, book in enumerate(every) if book.offered and not book.wholes]
     order = tuple(
         (every[i].gpu.mem - every[i].mem_used, per_gpu - every[i].slices_used, free[i]) for _, i in sorted(able)
@@ -68,11 +69,14 @@ def room(books: list[GpuBook] | tuple[GpuBook, ...], *, only_whole: bool = False
     return -mem, -max([book.slices_free for book in shared], default=-1), -whole
 
 
-def rest(book: GpuBook, per_gpu: int, taken: Demand = NOTHING) -> int:
-    """What is free of one GPU beside `taken`, in thousandths."""
+def rest(book: GpuBook, taken: Demand = NOTHING) -> int:
+    """What is free of one GPU beside `taken`, in thousandths of a GPU."""
     if book.wholes or taken.whole or not book.offered:
         return 0
-    return thousandths(book.mem_free - taken.mem, book.slices_free - taken.slices, book.gpu.mem, per_gpu)
+    if book.gpu.mig:
+        return 0 if book.sharers else GPU * book.gpu.slices // SLICES
+    size, per_gpu = book.gpu.mem, book.slices_per_gpu
+    return thousandths(book.mem_free - taken.mem, book.slices_free - taken.slices, size, per_gpu)
 
 
 def thousandths(mem: int, slices: int, size: int, per_gpu: int) -> int:

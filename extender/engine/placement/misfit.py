@@ -14,7 +14,7 @@ from extender.engine.state.node_state import NodeState
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook
-from protos.contract.inventory import HEALTHY, Gpu
+from protos.contract.inventory import HEALTHY, IN_MIG_MODE, Gpu
 from protos.contract.links import EXACT
 from protos.contract.printable import brief
 from protos.contract.selection import Selection, capability, matches
@@ -108,11 +108,11 @@ def _of_gpus(ask: PodAsk, books: NodeBooks) -> Misfit:
 
 def _selected(selection: Selection, books: NodeBooks) -> list[GpuBook] | str:
     """The GPUs that the selection accepts, or the first condition that none of them meets."""
-    found = list(books.gpus.values())
+    found = [book for book in books.gpus.values() if book.gpu.health != IN_MIG_MODE]
     if not found:
-        return "no GPUs"
+        return "GPUs in MIG mode" if books.gpus else "no GPUs"
     if selection.uuids:
-        found = [books.gpus[uuid] for uuid in books.named(selection)]
+        found = [book for uuid in books.named(selection) if (book := books.gpus[uuid]) in found]
     models = ", ".join(sorted({book.gpu.model or "unknown" for book in books.gpus.values()}))
     conditions: tuple[tuple[str, Callable[[Gpu], bool]], ...] = (
         ("other GPU UUIDs", lambda _: True),
@@ -133,8 +133,8 @@ def _selected(selection: Selection, books: NodeBooks) -> list[GpuBook] | str:
 def _unisolated(ask: PodAsk, books: NodeBooks) -> str:
     """What the node does not enforce for parts of GPUs though the pod demands it, "" if nothing."""
     for container in ask.containers:
-        demands = [books.amounts(container, book.gpu) for book in books.gpus.values()]
-        if not books.isolates(container) and any(demand is not None and not demand.whole for demand in demands):
+        demands = [demand for book in books.gpus.values() if (demand := books.amounts(container, book.gpu))]
+        if not books.isolates(container) and demands and not any(demand.whole for demand in demands):
             return books.inventory.enforced.lack
     return ""
 
@@ -145,9 +145,11 @@ def _too_small(ask: PodAsk, books: NodeBooks, gpus: Sequence[GpuBook]) -> str:
         demands = _demands(container, books, gpus)
         large = sum(demand.mem <= book.gpu.mem and demand.slices <= book.slices_per_gpu for book, demand in demands)
         if not large:
-            return "GPUs too small" if demands else f"no {container.whole}"
+            if container.profile and container.profile not in books.profiles:
+                return f"no MIG instance {container.profile}"
+            return "GPUs too small" if demands or not container.whole or container.profile else f"no {container.whole}"
         if large < container.gpus:
-            return f"fewer than {container.gpus} such GPUs"
+            return f"fewer than {container.gpus} such {'MIG instances' if container.profile else 'GPUs'}"
     return ""
 
 
@@ -162,8 +164,14 @@ def _in_use(ask: PodAsk, books: NodeBooks, offered: Sequence[GpuBook]) -> str:
         demands = _demands(container, books, offered)
         if sum(book.fits(demand) for book, demand in demands) >= container.gpus:
             continue
-        if any(demand.whole for _, demand in demands):
-            return "no whole GPU free" if container.gpus == 1 else f"fewer than {container.gpus} whole GPUs free"
+        if container.profile:
+            few = "no" if container.gpus == 1 else f"fewer than {container.gpus}"
+            return f"{few} MIG instance{'s' * (container.gpus > 1)} {container.profile} free"
+        if container.whole:
+            if any(demand.whole for _, demand in demands):
+                return "no whole GPU free" if container.gpus == 1 else f"fewer than {container.gpus} whole GPUs free"
+        elif demands and all(demand.whole for _, demand in demands):
+            return "no MIG instance free"
         roomy = sum(not book.wholes and demand.mem <= book.mem_free for book, demand in demands)
         return "too few time slices free" if roomy >= container.gpus else "too little GPU memory free"
     return ""
@@ -173,6 +181,8 @@ def _unjoined(ask: PodAsk, books: NodeBooks, gpus: Sequence[GpuBook]) -> str:
     """Whether the node has too few GPUs that are joined as requested, in words."""
     link, local = ask.selection.link, ask.selection.numa_local
     count = max(container.gpus for container in ask.containers)
+    if not any(container.profile for container in ask.containers):
+        gpus = [book for book in gpus if not book.gpu.mig]
     if count < 2 or len(gpus) > EXACT or (link != "nvlink" and not local):
         return ""
     joined = books.topology.best(tuple(book.gpu.index for book in gpus), count, (), link, local)

@@ -174,9 +174,9 @@ class Scorer:
 
     def seated(self, choice: Choice, books: NodeBooks, *, spread: bool = False) -> Seated:
         """How a pod with these GPUs sits on the node."""
-        per_gpu, charges = books.inventory.slices_per_gpu, choice.charges
+        charges = choice.charges
         pairs = zip(books.gpus.items(), self.gpus(books).free, strict=True)
-        left = tuple([rest(book, per_gpu, charges[uuid]) if uuid in charges else free for (uuid, book), free in pairs])
+        left = tuple([rest(book, charges[uuid]) if uuid in charges else free for (uuid, book), free in pairs])
         sets = [[share.index for share in shares] for shares in choice.shares.values() if len(shares) > 1]
         joined = all(books.topology.nvlinked(indexes) for indexes in sets)
         return Seated(left, joined, _emptiness(left, choice, books) - UNLINKED * (not joined) if spread else None)

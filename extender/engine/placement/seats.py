@@ -55,7 +55,9 @@ class Seats:
         if choice is not None:
             seated = self._scorer.seated(choice, books, spread=ask.selection.spread)
         else:
-            seated = room(books.eligible(ask.selection), only_whole=ask.only_whole)
+            profile = ask.containers[0].profile
+            able = [book for book in books.eligible(ask.selection) if not profile or book.gpu.mig == profile]
+            seated = room(able, only_whole=ask.only_whole or bool(profile))
         if ask.selection.uuids:
             return seated
         of_ask = self._of.setdefault(ask, {})

@@ -29,6 +29,10 @@ class ShapeScorer:
     def __init__(self, shape: Shape, scorer: Scorer, seats: Seats) -> None:
         self._shape, self._scorer, self._seats = shape, scorer, seats
         self._single = Single(shape, shape.ask) if shape.ask is not None and is_single(shape.ask) else None
+        self._profiles = (
+            frozenset(each.profile for each in shape.ask.containers if each.profile) if shape.ask else frozenset[str]()
+        )
+        """The MIG profiles that it asks for."""
         self._known: dict[Present | None, int] = {}
         """Of nodes with inventory."""
         self.spent = 0
@@ -47,6 +51,8 @@ class ShapeScorer:
             return NOWHERE
         if books is None:
             return of_score(UNTOUCHED) if untouched(ask, node) else NOWHERE
+        if self._profiles and not self._profiles <= books.profiles:
+            return NOWHERE
         if ask.selection.uuids:
             return self._seated(ask, node, books) if books.named(ask.selection) else NOWHERE
         present = self._scorer.node(node)
@@ -117,6 +123,7 @@ class Single:
             self._demands.clear()
         sizes = {book.gpu.mem for book in books.gpus.values()}
         alike = books.inventory.state == "ready" and len(sizes) == 1 and books.accepts_all(self._ask.selection)
+        alike = alike and not books.profiles
         gpu = next(iter(books.gpus.values())).gpu
         demand = books.demand(self._ask.containers[0], gpu) if alike else None
         if self._count > 1 and demand is not None and not demand.whole:

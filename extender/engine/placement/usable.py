@@ -9,7 +9,9 @@ from itertools import accumulate
 from extender.engine.types.shape import Shape
 from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks
-from protos.contract.selection import suits
+from protos.contract.inventory import IN_MIG_MODE, Gpu
+from protos.contract.mig import SLICES
+from protos.contract.selection import Selection, suits
 
 GPU = 1000
 """One GPU."""
@@ -111,19 +113,37 @@ class Usable:
 
 def taking(ask: PodAsk | None, books: NodeBooks) -> tuple[int, int] | None:
     """How many GPUs the largest container takes of a node, and how much of each (0..1000); None if it cannot run."""
-    gpu, per_gpu = next(iter(books.gpus.values())).gpu, books.inventory.slices_per_gpu
-    if ask is None or not suits(ask.selection, gpu):
+    per_gpu = books.inventory.slices_per_gpu
+    if ask is None or not (gpus := _like(ask.selection, books)):
         return None
     taken: list[tuple[int, int]] = []
     for container in ask.containers:
-        demand = books.demand(container, gpu)
-        if demand is None:
+        gpu, demand = next(((gpu, found) for gpu in gpus if (found := books.demand(container, gpu))), (None, None))
+        if gpu is None or demand is None:
             return None
-        of = GPU if demand.whole else max(demand.mem * GPU / max(1, gpu.mem), demand.slices * GPU / per_gpu)
+        of = (
+            GPU * gpu.slices // SLICES
+            if demand.whole
+            else max(demand.mem * GPU / max(1, gpu.mem), demand.slices * GPU / per_gpu)
+        )
         if of > GPU:
             return None
         taken.append((container.gpus, int(of)))
     return max(taken, key=size)
+
+
+def _like(selection: Selection, books: NodeBooks) -> list[Gpu]:
+    """A GPU that stands for those of the node, and MIG instances of each profile, as far as the selection accepts them.
+
+    A GPU in MIG mode stands for none.
+    """
+    gpus = [book.gpu for book in books.gpus.values()]
+    if books.profiles:
+        kinds = {gpu.profile: gpu for gpu in reversed(gpus) if gpu.health != IN_MIG_MODE}
+        gpus = [kinds[profile] for profile in sorted(kinds)]
+    else:
+        gpus = gpus[:1]
+    return [gpu for gpu in gpus if suits(selection, gpu)]
 
 
 def takes(shapes: Iterable[Shape], books: NodeBooks) -> Takes:

@@ -12,7 +12,7 @@ from extender.engine.planning.sketch import Outlook, Sketch
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Assignment, Seat
 from extender.engine.types.amounts import in_words
-from protos.contract import choose
+from protos.contract import ask_words, mig
 from protos.contract.ask import Demand
 from protos.contract.reason import listed
 
@@ -67,7 +67,7 @@ def indexes(uuids: Iterable[str], node: NodeState | None) -> list[int]:
 
 def place(node: str, gpus: Sequence[int]) -> str:
     """`node-a GPU 0 and 1`."""
-    *first, last = map(str, gpus) if gpus else ("",)
+    *first, last = map(mig.shown, gpus) if gpus else ("",)
     listed = f"{', '.join(first)} and {last}" if first else last
     return f"{node} GPU {listed}" if gpus else node
 
@@ -86,7 +86,7 @@ def wanted(seat: Seat) -> str:
     if seat.ask is None:
         return in_words(seat.requests) or "a pod slot"
     several = seat.ask.only_whole and sum(c.gpus for c in seat.ask.containers) > 1
-    return choose.wanted(seat.ask) + " on one node" * several
+    return ask_words.wanted(seat.ask) + " on one node" * several
 
 
 def stuck(seat: Seat, nearest: Outlook | None) -> NoPlan:

@@ -19,6 +19,7 @@ from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
 from protos.contract.ask import ContainerAsk, PodAsk
 from protos.contract.books import NodeBooks
+from protos.contract.gpu_book import GpuBook
 from protos.contract.signature import Signature
 
 KINDS = 16
@@ -133,6 +134,8 @@ def _by_gpus(ask: PodAsk, books: NodeBooks, memo: dict[Signature, int]) -> int:
 
 def _times(ask: ContainerAsk, books: NodeBooks) -> int:
     """How often, at most, the GPUs together have what the container takes of one."""
+    if books.profiles:
+        return sum([_on_gpu(ask, book, books) for book in books.gpus.values() if book.offered])
     gpus = [book for book in books.gpus.values() if not book.wholes]
     if not gpus:
         return 0
@@ -142,6 +145,17 @@ def _times(ask: ContainerAsk, books: NodeBooks) -> int:
     mem, slices, per_gpu = demand.mem, demand.slices, books.inventory.slices_per_gpu
     by_mem = sum([(book.gpu.mem - book.mem_used) // mem for book in gpus]) if mem else UNLIMITED
     return min(by_mem, sum([(per_gpu - book.slices_used) // slices for book in gpus])) if slices else by_mem
+
+
+def _on_gpu(ask: ContainerAsk, book: GpuBook, books: NodeBooks) -> int:
+    """How often one GPU, or MIG instance, has what the container takes of one."""
+    demand = books.demand(ask, book.gpu)
+    if demand is None or not book.fits(demand):
+        return 0
+    if demand.whole:
+        return 1
+    free = (book.mem_free, demand.mem), (book.slices_free, demand.slices)
+    return min([left // part for left, part in free if part], default=UNLIMITED)
 
 
 class _Site(NamedTuple):

@@ -14,7 +14,8 @@ from extender.engine.state.intree import Amounts
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
 from extender.engine.types.amounts import in_words
-from protos.contract import choose
+from protos.contract import ask_words
+from protos.contract.mig import of_resource
 from protos.contract.names import Resources
 from protos.contract.reason import listed
 
@@ -76,7 +77,9 @@ def _words(eq_class: EquivalenceClass) -> str:
     if eq_class.ask is None:
         return in_words(eq_class.amounts) or "pod slot"
     single = len(eq_class.ask.containers) == 1
-    words = choose.wanted(eq_class.ask).removesuffix(" on one GPU") if single else f"({choose.wanted(eq_class.ask)})"
+    words = (
+        ask_words.wanted(eq_class.ask).removesuffix(" on one GPU") if single else f"({ask_words.wanted(eq_class.ask)})"
+    )
     return words + " on NVLink nodes" * (eq_class.ask.selection.link == "nvlink")
 
 
@@ -118,7 +121,7 @@ def _free(node: NodeState, resource: str, ours: Resources) -> int:
     """What is free of a resource on a node that takes new pods, as far as parts can be added up."""
     if not node.seen or node.unschedulable or node.problem:
         return 0
-    if node.books is None or resource not in ours.all:
+    if node.books is None or resource not in ours.managed:
         return max(0, node.room(resource))
     inventory = node.books.inventory
     able = [book for book in node.books.gpus.values() if book.offered and not book.wholes]
@@ -129,5 +132,8 @@ def _free(node: NodeState, resource: str, ours: Resources) -> int:
     if resource == ours.slice:
         return sum(book.slices_free for book in able)
     if replicas := inventory.replicas.get(resource):
-        return sum(book.slices_free // (inventory.slices_per_gpu // replicas) for book in able)
-    return sum(not book.sharers for book in able) if resource == ours.whole else 0
+        return sum(book.slices_free // (inventory.slices_per_gpu // replicas) for book in able if not book.gpu.mig)
+    if resource == ours.whole:
+        return sum(not book.sharers for book in able if inventory.single or not book.gpu.mig)
+    profile = of_resource(resource)
+    return sum(book.gpu.mig == profile.name for book in able) if profile is not None else 0

@@ -35,7 +35,10 @@ Known = tuple[Choice, tuple[str, ...], Seated]
 
 def is_puzzle(ask: PodAsk | None) -> bool:
     """Whether the choice of GPUs for one member decides how many such members fit on a node."""
-    return ask is not None and len(ask.containers) == 1 and ask.containers[0].gpus > 1 and not ask.containers[0].whole
+    if ask is None or len(ask.containers) > 1:
+        return False
+    container = ask.containers[0]
+    return container.gpus > 1 and not (container.whole or container.profile)
 
 
 class Choices:

@@ -2,7 +2,8 @@
 
 Of each of its GPUs a pod uses the larger of memory ÷ the GPU's memory and slices ÷ the GPU's slices, or all. A pod
 without GPUs counts as if on the smallest suitable GPU, so that it never counts more once it is placed. Source: the
-dominant share of DRF (Ghodsi et al., NSDI 2011), here over the resources of a GPU.
+dominant share of DRF (Ghodsi et al., NSDI 2011), here over the resources of a GPU. A MIG instance counts as its compute
+slices, of which a GPU has seven, in capacity and in use.
 
 GPUs that are unhealthy, gone, in MIG mode or cordoned are no capacity, except for what pods hold of them. The same is
 true of all resources of a node that takes no new pods.
@@ -11,6 +12,7 @@ true of all resources of a node that takes no new pods.
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.pod_state import PodState
@@ -19,7 +21,9 @@ from extender.engine.types.amounts import interned
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook
-from protos.contract.inventory import Inventory
+from protos.contract.instances import slices_of
+from protos.contract.inventory import IN_MIG_MODE, Gpu, Inventory
+from protos.contract.mig import FIRST, SLICES
 from protos.contract.queue import CLASS, GPU, GPUS
 from protos.contract.selection import Selection, suits
 
@@ -90,8 +94,8 @@ class UsageCalculator:
         entry = node.books.entries.get(pod.ref.uid) if node is not None and node.books is not None else None
         if node is None or node.books is None or entry is None or not entry.placed:
             return None
-        gpus, held = node.books.gpus, entry.charges.items()
-        return sum([GPU if demand.whole else part_of(demand, gpus.get(uuid)) for uuid, demand in held])
+        gpus, held, per_gpu = node.books.gpus, entry.charges.items(), node.books.inventory.slices_per_gpu
+        return sum([_of_gpu(uuid, demand, gpus.get(uuid), per_gpu) for uuid, demand in held])
 
     def _estimate(self, ask: PodAsk) -> int:
         """By the kubelet's rule: the maximum of the init containers, and of the sum of all others."""
@@ -111,14 +115,22 @@ class UsageCalculator:
         return known
 
     def _container(self, ask: ContainerAsk, selection: Selection) -> int:
+        if ask.profile:
+            return ask.gpus * _unit(_instance(ask.profile))
         if ask.whole:
             served = [count for name, count in self._replicas if name == ask.whole]
             return ask.gpus * GPU // min(served, default=1)
-        mems = [gpu.mem for gpu in self._ledger.stock.gpus if gpu.mem >= max(1, ask.mem) and suits(selection, gpu)]
-        if not mems:
-            return ask.gpus * GPU
-        per_gpu = max(ask.mem / min(mems), ask.slices / self._ledger.slices_per_gpu)
-        return ask.gpus * min(GPU, int(per_gpu * GPU + 1e-6))
+        large = [gpu for gpu in self._ledger.stock.gpus if gpu.mem >= max(1, ask.mem) and suits(selection, gpu)]
+        mems = [gpu.mem for gpu in large if not gpu.mig]
+        part = 0
+        if mems:
+            per_gpu = max(ask.mem / min(mems), ask.slices / self._ledger.slices_per_gpu)
+            part = min(GPU, int(per_gpu * GPU + 1e-6))
+        if ask.gpus == 1:
+            slices = self._ledger.slices_per_gpu
+            satisfying = (gpu for gpu in large if gpu.mig and ask.slices <= slices_of(gpu, slices))
+            part = max(part, max(map(_unit, satisfying), default=0))
+        return ask.gpus * (part if part or mems else GPU)
 
 
 class Supply:
@@ -146,7 +158,7 @@ class Supply:
             has = {each: min(most[each], used.get(each, 0)) for each in most} if closed else dict(most)
             if node.books is not None:
                 withheld = _withheld(node.books, closed or bool(node.problem))
-                has[GPUS] = len(node.books.gpus) * GPU - withheld.total()
+                has[GPUS] = units(node.books) - withheld.total()
             if closed or withheld:
                 self._withheld[name] = withheld
         self._in_all.update(withheld)
@@ -155,8 +167,42 @@ class Supply:
 
     def of_class(self, selection: Selection) -> int:
         """The capacity of all nodes in GPUs of a class."""
-        there = self._ledger.stock.matching(selection)[0] * GPU
-        return there - sum(amount for found, amount in self._in_all.items() if suits(selection, found))
+        there = self._ledger.stock.amount(selection) * GPU // SLICES
+        counted = ((found, amount) for found, amount in self._in_all.items() if found.health != IN_MIG_MODE)
+        return there - sum(amount for found, amount in counted if suits(selection, found))
+
+
+def units(books: NodeBooks) -> int:
+    """All GPUs of a node. A GPU in MIG mode counts as well: `Supply` withholds what is not held of it."""
+    if not books.profiles:
+        return len(books.gpus) * GPU
+    return sum(_unit(book.gpu) for book in books.gpus.values())
+
+
+def usable(books: NodeBooks) -> int:
+    """Those of an empty node that new pods may get."""
+    return sum(_unit(book.gpu) for book in books.gpus.values() if book.offered)
+
+
+def _unit(gpu: Gpu) -> int:
+    """A GPU, or the part that a MIG instance is of one."""
+    return GPU * gpu.slices // SLICES if gpu.mig else GPU
+
+
+@lru_cache(maxsize=256)
+def _instance(profile: str) -> Gpu:
+    """An instance of this profile."""
+    return Gpu(index=FIRST, uuid="-", mem=0, mig=profile)
+
+
+def _of_gpu(uuid: str, demand: Demand, book: GpuBook | None, per_gpu: int) -> int:
+    """What a pod uses of one GPU."""
+    if not demand.whole:
+        return part_of(demand, book)
+    if book is not None:
+        return _unit(book.gpu)
+    of_instance = GPU * demand.slices // per_gpu if uuid.startswith("MIG-") else GPU
+    return of_instance if 0 < of_instance < GPU else GPU
 
 
 def part_of(demand: Demand, book: GpuBook | None) -> int:
@@ -173,10 +219,14 @@ def _withheld(books: NodeBooks, closed: bool) -> Counter[GpuKind]:
     amounts: Counter[GpuKind] = Counter()
     for book in books.gpus.values():
         if closed or not book.offered:
-            amounts[kind(book.gpu)] += GPU - _held(book)
+            amounts[kind(book.gpu)] += _unit(book.gpu) - _held(book)
     return +amounts
 
 
 def _held(book: GpuBook) -> int:
     """The held part of a GPU: the larger of its parts of memory and of slices."""
-    return GPU if book.wholes else min(GPU, part_of(Demand(book.mem_used, book.slices_used, False), book))
+    return (
+        _unit(book.gpu)
+        if book.wholes
+        else min(_unit(book.gpu), part_of(Demand(book.mem_used, book.slices_used, False), book))
+    )

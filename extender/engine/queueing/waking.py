@@ -69,7 +69,7 @@ class Waking:
     def __init__(self, context: EngineContext, tenancy: Tenancy, order: PendingOrder) -> None:
         self._ledger, self._quarantine, self._outbox = context.ledger, context.quarantine, context.outbox
         self._tenancy, self._cannot_fit = tenancy, context.cannot_fit
-        self._ignored = frozenset(context.settings.resources.all)
+        self._ignored = frozenset(context.settings.resources.managed)
         self._refused = Refused(tenancy.queues, order)
         self._fresh: dict[str, None] = {}
         """Nodes that got capacity since they were last checked, the earliest first."""

@@ -12,14 +12,15 @@ from typing import Literal
 
 import msgspec
 
-from extender.engine.state.empty_nodes import EmptyNodes
+from extender.engine.state.empty_nodes import IN_TREE, EmptyNodes
 from extender.engine.state.lacking import Lacking
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.pod_state import PodState
 from extender.engine.types import refusals
 from extender.engine.types.amounts import in_words
-from protos.contract import choose
+from protos.contract import ask_words
 from protos.contract.ask import ContainerAsk, PodAsk, demanding
+from protos.contract.inventory import IN_MIG_MODE
 from protos.contract.names import GPU_COUNT, Resources
 from protos.contract.quantity import amount_of_memory
 from protos.contract.reason import Reason
@@ -32,8 +33,6 @@ Question = tuple[PodAsk, tuple[int, ...]]
 """GPUs, and amounts of `IN_TREE`."""
 MOST_KINDS = 256
 """With more kinds of nodes no request is called too large."""
-IN_TREE = ("cpu", "memory")
-"""The resources compared besides GPUs: every node has them from the start."""
 
 
 class CannotFit:
@@ -86,20 +85,26 @@ class CannotFit:
             return None
         able = [kind for kind in kinds if kind.fits(ask)]
         if not able:
+            if missing := next((each.profile for each in ask.containers if each.profile not in self._profiles()), ""):
+                return refusals.no_match(f"MIG profile {missing}", self._stock.has_profiles(missing))
             demanded, ask = ask.containers[0].isolation, demanding(ask, "any")
             if demanded != "any" and (alike := [kind for kind in kinds if kind.fits(ask)]):
                 best = max(alike, key=lambda kind: (bool(kind.isolation.memory), kind.isolation.compute))
                 return refusals.no_isolation(demanded, f"{next(iter(best.nodes))} has {best.isolation}")
             several = len(ask.containers) > 1 or (ask.only_whole and ask.containers[0].gpus > 1)
-            return refusals.cannot_fit(choose.wanted(ask) + " on one node" * several, self._nearest(ask))
+            return refusals.cannot_fit(ask_words.wanted(ask) + " on one node" * several, self._nearest(ask))
         for resource, amount in zip(IN_TREE, needed, strict=True):
             best = max(able, key=lambda kind: kind.most.get(resource, 0))
             most = best.most.get(resource, 0)
             if amount > most > 0:
                 nearest = f"{best.having(resource)} comes nearest with {in_words([(resource, most)])}"
-                words = f"{choose.wanted(ask)} and {in_words([(resource, amount)])}"
+                words = f"{ask_words.wanted(ask)} and {in_words([(resource, amount)])}"
                 return refusals.cannot_fit(words, f"{nearest}: request at most that")
         return None
+
+    def _profiles(self) -> set[str]:
+        """The MIG profiles of the cluster, and "" for GPUs."""
+        return {"", *(found.profile for found in self._stock.gpus)}
 
     # -- words
 
@@ -111,25 +116,44 @@ class CannotFit:
             if not able:
                 return self._none(container, ask)
             if able < container.gpus:
-                node, gpus = next(iter(best.nodes)), f"GPU{'s' * (able > 1)}"
+                node, gpus = (
+                    next(iter(best.nodes)),
+                    f"{'MIG instance' if container.profile else 'GPU'}{'s' * (able > 1)}",
+                )
                 return f"{node} comes nearest with {able} such {gpus}: request at most {able}, or make it several pods"
         return "each of its containers would fit alone: request less, or make them several pods"
 
     def _none(self, container: ContainerAsk, ask: PodAsk) -> str:
         """No GPU is one of the container's."""
+        if container.profile:
+            return self._no_instance(container, ask)
         if container.whole:
             return f"no node serves {container.whole}"
         books = [(kind, kind.books) for kind in self._nodes.kinds if kind.books is not None]
         slices = max((each.inventory.slices_per_gpu for _, each in books), default=0)
         if container.slices > slices:
             return f"a GPU has {slices} slices: request at most {slices} of each GPU, or whole GPUs"
-        every = ((kind, book.gpu) for kind, each in books for book in each.gpus.values())
+        every = (
+            (kind, book.gpu)
+            for kind, each in books
+            for book in each.gpus.values()
+            if book.gpu.health != IN_MIG_MODE and (container.gpus == 1 or not book.gpu.mig)
+        )
         sizes = [(gpu.mem, next(iter(kind.nodes))) for kind, gpu in every if suits(ask.selection, gpu)]
         largest, node = max(sizes, default=(0, "no node"))
         mem, in_mib = self._resources.mem, _in_mib(container, ask, largest)
         most = f"write {mem}: {largest * container.gpus} or less, or spread it over more GPUs by {GPU_COUNT}"
         advice = f"for {container.mem * container.gpus} MiB, write {mem}: {in_mib}" if in_mib else most
         return f"the largest GPU has {amount_of_memory(largest, ask.unit_mib)}, on {node}: {advice}"
+
+    def _no_instance(self, container: ContainerAsk, ask: PodAsk) -> str:
+        """No instance of its profile is one of the container's."""
+        selection = msgspec.structs.replace(ask.selection, profile=container.profile)
+        such = [found for found in self._stock.gpus if suits(selection, found)]
+        if not such:
+            return f"no MIG instance {container.profile} is of a selected GPU: loosen the selection"
+        largest = amount_of_memory(max(found.mem for found in such), ask.unit_mib)
+        return f"an instance {container.profile} has {largest}: request less of each, or a larger profile"
 
 
 def _in_mib(container: ContainerAsk, ask: PodAsk, largest: int) -> int:

@@ -13,15 +13,18 @@ from functools import lru_cache
 import msgspec
 
 from extender.engine.state.node_state import NodeState
+from protos.contract import mig
 from protos.contract.ask import ContainerAsk, PodAsk
 from protos.contract.books import NodeBooks
-from protos.contract.inventory import HEALTHY, Inventory
+from protos.contract.inventory import HEALTHY, IN_MIG_MODE, Inventory
 from protos.contract.isolation import PROMISED, Isolation
 from protos.contract.selection import Selection
 from protos.contract.signature import Kind
 
 Content = tuple[Inventory | None, Mapping[str, int]]
 """The inventory and the allocatable amounts of a node."""
+IN_TREE = ("cpu", "memory")
+"""The resources compared besides GPUs: every node has them from the start."""
 ELSEWHERE = Kind(0, (), "ready", (), ())
 """The kind of nodes whose whole GPUs another device plugin serves."""
 
@@ -67,7 +70,7 @@ class NodeKind:
     def able(self, ask: ContainerAsk, selection: Selection) -> int:
         """How many GPUs of one such empty node could each be one of the container's."""
         if self.books is None:
-            return self.most.get(ask.whole, 0) if ask.whole else 0
+            return self.most.get(ask.whole, 0) if ask.whole and of_others(ask) else 0
         books = self.books
         demands = ((book, books.demand(ask, book.gpu)) for book in books.eligible(selection))
         return sum(demand is not None and book.fits(demand) for book, demand in demands)
@@ -89,12 +92,19 @@ class NodeKind:
         return slices <= per_gpu * len(eligible) and mem <= sum(book.gpu.mem for book in eligible)
 
 
+def of_others(ask: ContainerAsk) -> bool:
+    """Whether another device plugin knows such requests; it knows no profile but by the name of a resource."""
+    return not ask.profile or ask.whole.startswith(mig.PREFIX)
+
+
 def elsewhere(ask: PodAsk) -> Mapping[str, int] | None:
     """The GPUs, by resource, that a node without inventory needs for the pod; None if no such node serves the pod.
 
     Its own device plugin serves whole GPUs only, of any kind.
     """
     if ask.selection.selective or not ask.only_whole:
+        return None
+    if not all(map(of_others, ask.containers)):
         return None
     wanted: dict[str, int] = {}
     for container in ask.containers:
@@ -108,8 +118,7 @@ class EmptyNodes:
 
     def __init__(self, nodes: Mapping[str, NodeState], gpus: Collection[str]) -> None:
         """`gpus`: the resources of whole GPUs."""
-        self._nodes, self._gpus = nodes, gpus
-        self._tracked = ("cpu", "memory", *gpus)
+        self._nodes, self._gpus = nodes, frozenset(gpus)
         self._kinds: dict[Kind, NodeKind] = {}
         self._known: dict[str, tuple[Content, Kind]] = {}
         self.generation = 0
@@ -132,14 +141,19 @@ class EmptyNodes:
             self._known[name] = now, after
             if after not in self._kinds:
                 self._kinds[after] = NodeKind(now[0])
-            self._put(after, name, {each: now[1].get(each, 0) for each in self._tracked})
+            self._put(after, name, {each: now[1][each] for each in now[1] if each in IN_TREE or self._is_gpu(each)})
+
+    def _is_gpu(self, resource: str) -> bool:
+        """Whether it is of whole GPUs or MIG instances."""
+        return resource in self._gpus or resource.startswith(mig.PREFIX)
 
     def _content(self, name: str) -> Content | None:
         node = self._nodes.get(name)
         if node is None or not node.seen or node.fault:
             return None
         if node.books is None:
-            return (None, node.allocatable) if any(node.allocatable.get(each) for each in self._gpus) else None
+            served = any(amount and self._is_gpu(each) for each, amount in node.allocatable.items())
+            return (None, node.allocatable) if served else None
         return (node.books.inventory, node.allocatable) if node.books.gpus else None
 
     def _kind(self, name: str) -> Kind:
@@ -157,11 +171,16 @@ class EmptyNodes:
 @lru_cache(maxsize=1024)
 def _ready(kind: Kind) -> Kind:
     """The same with a ready plugin and healthy GPUs."""
-    gpus = tuple((*gpu[:-1], HEALTHY) for gpu in kind.gpus)
+    gpus = tuple((*gpu[:-1], healthy(gpu[-1])) for gpu in kind.gpus)
     return msgspec.structs.replace(kind, state="ready", gpus=gpus)
+
+
+def healthy(health: str) -> str:
+    """The health of a GPU that recovers; MIG mode is none of its faults."""
+    return health if health == IN_MIG_MODE else HEALTHY
 
 
 def _empty(inventory: Inventory) -> Inventory:
     """The same GPUs, all healthy."""
-    gpus = tuple(msgspec.structs.replace(gpu, health=HEALTHY) for gpu in inventory.gpus)
+    gpus = tuple(msgspec.structs.replace(gpu, health=healthy(gpu.health)) for gpu in inventory.gpus)
     return msgspec.structs.replace(inventory, gpus=gpus, state="ready")

@@ -81,7 +81,7 @@ class Observer:
 
     def names_ours(self, pod: Pod) -> bool:
         """Whether a container names one of our resources, in any amount: then kube-scheduler asks us about the pod."""
-        return not named(pod).isdisjoint(self._resources.all)
+        return not named(pod).isdisjoint(self._resources.managed)
 
     def shape(self, pod: Pod) -> Shape:
         """The shape of a pod without record."""
@@ -160,7 +160,7 @@ class Observer:
         """The pod's in-tree requests. Of too many resources, native ones and ours count before others."""
         taken, most = requests(pod), bounds.RESOURCES_PER_POD.most
         if len(taken) > most:
-            first = (*NATIVE, *self._resources.all)
+            first = (*NATIVE, *self._resources.managed)
             taken = sorted(sorted(taken, key=lambda each: (each[0] not in first, each[0]))[:most])
         return taken
 

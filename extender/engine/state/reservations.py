@@ -54,7 +54,7 @@ class Reservations:
         settings = context.settings
         self._ledger, self._quarantine, self._grants = context.ledger, context.quarantine, grants
         self._outbox, self._enabled = context.outbox, settings.reservation_ttl_s > 0
-        self._ignored = frozenset(settings.resources.all)
+        self._ignored = frozenset(settings.resources.managed)
         self.promises = Promises(settings.reservation_ttl_s, context.wall)
         self._of: dict[str, Reservation] = {}
         self._on: dict[str, dict[str, None]] = {}

@@ -16,13 +16,13 @@ from extender.engine.state.likeness import COMPARED, meant
 from extender.engine.types.amounts import add
 from protos.contract import links
 from protos.contract.books import NodeBooks
-from protos.contract.inventory import Gpu, Inventory, Link
+from protos.contract.inventory import HEALTHY, IN_MIG_MODE, Gpu, Inventory, Link
 from protos.contract.selection import WILD, Selection, matches, suits
 
 REMEMBERED = 1024
 """Cached selections."""
 NAMED = 5
-"""Models named in a sentence; the others are counted."""
+"""Models, or MIG profiles, named in a sentence; the others are counted."""
 MOST_UUIDS = 2000
 """UUIDs up to which globs are compared with them."""
 
@@ -33,12 +33,14 @@ Held = tuple["Machine", tuple[str, ...]]
 
 
 def kind(gpu: Gpu) -> GpuKind:
-    """The kind of a GPU."""
-    return Gpu(index=0, uuid="-", mem=gpu.mem, model=gpu.model, mem_mib=gpu.mem_mib, clock_mhz=gpu.clock_mhz, cc=gpu.cc)
+    """The kind of a GPU, or of a MIG instance. A GPU in MIG mode is of a kind of its own."""
+    health = IN_MIG_MODE if gpu.health == IN_MIG_MODE else HEALTHY
+    like = {field: getattr(gpu, field) for field in ("mem", "model", "mem_mib", "clock_mhz", "cc", "mig")}
+    return Gpu(index=0, uuid="-", health=health, **like)
 
 
 class Machine(msgspec.Struct, frozen=True, cache_hash=True):
-    """The GPUs of a node; nodes that are built alike share one object."""
+    """The GPUs of a node, without those in MIG mode; nodes that are built alike share one object."""
 
     gpus: tuple[tuple[int, int, GpuKind], ...]
     """Index, NUMA node, kind."""
@@ -46,7 +48,7 @@ class Machine(msgspec.Struct, frozen=True, cache_hash=True):
 
     def joins(self, wanted: Selection, count: int) -> bool:
         """Whether it has so many GPUs joined as wanted, if all were free; True if that is too expensive to check."""
-        able = tuple(index for index, _, kind in self.gpus if suits(wanted, kind))
+        able = tuple(index for index, _, kind in self.gpus if not kind.mig and suits(wanted, kind))
         topology = links.topology(self.links, tuple((index, numa) for index, numa, _ in self.gpus))
         best = topology.best(able, count, (), wanted.link, wanted.numa_local)
         return best is not None or count <= len(able) > links.EXACT
@@ -83,8 +85,9 @@ class Stock:
         self.changed(node)
         before = self._nodes.pop(node, None)
         if found is not None:
-            machine = _machine(tuple((gpu.index, gpu.numa, kind(gpu)) for gpu in found.gpus), found.links)
-            self._nodes[node] = machine, tuple(gpu.uuid.lower() for gpu in found.gpus)
+            gpus = [gpu for gpu in found.gpus if gpu.health != IN_MIG_MODE]
+            machine = _machine(tuple((gpu.index, gpu.numa, kind(gpu)) for gpu in gpus), found.links)
+            self._nodes[node] = machine, tuple(gpu.uuid.lower() for gpu in gpus)
         now = self._nodes.get(node)
         if before != now:
             self._add(before, -1)
@@ -115,7 +118,7 @@ class Stock:
             del self._uncounted[name]
             books, held = books_of(name), self._nodes.get(name)
             counts = books is not None and held is not None and books.inventory.state == "ready"
-            now = _of_kinds(held[0], books.idle()) if counts and books and held else ()
+            now = _of_kinds(held[0], books.idle(instances=True)) if counts and books and held else ()
             before = self._free.pop(name, ())
             if now:
                 self._free[name] = now
@@ -128,7 +131,11 @@ class Stock:
 
     def kinds(self) -> Iterator[tuple[GpuKind, int]]:
         """Each kind of GPU and the number of nodes that have it, sorted by model and memory."""
-        for found in sorted(self.gpus, key=lambda each: (each.model, each.mem_mib, each.clock_mhz, each.cc, each.mem)):
+
+        def order(of: GpuKind) -> tuple[object, ...]:
+            return of.model, of.mem_mib, of.clock_mhz, of.cc, of.mem, of.profile
+
+        for found in sorted(self.gpus, key=order):
             yield found, self._having({found})
 
     def matching(self, wanted: Selection) -> tuple[int, int, int]:
@@ -141,6 +148,11 @@ class Stock:
         kinds, nodes = self._matching[wanted]
         return sum(self.gpus[found] for found in kinds), sum(self.free[found] for found in kinds), nodes
 
+    def amount(self, wanted: Selection) -> int:
+        """The accepted GPUs (UUIDs ignored) in compute slices of MIG, of which a GPU has seven."""
+        self.matching(wanted)
+        return sum(self.gpus[found] * found.slices for found in self._matching[wanted][0])
+
     def models_of(self, wanted: Selection) -> Sequence[str]:
         """The models of the accepted GPUs (UUIDs ignored), by name."""
         self.matching(wanted)
@@ -150,8 +162,9 @@ class Stock:
         return sum(n for machine, n in self._machines.items() if any(built in kinds for _, _, built in machine.gpus))
 
     def widest(self) -> int:
-        """The most GPUs of a node."""
-        return max((len(machine.gpus) for machine in self._machines), default=0)
+        """The most GPUs of a node, MIG instances apart."""
+        of_nodes = (sum(not built.mig for _, _, built in machine.gpus) for machine in self._machines)
+        return max(of_nodes, default=0)
 
     def accepted(self, wanted: Selection) -> bool:
         """Whether a GPU is accepted; True for globs of UUIDs if there are too many UUIDs to compare."""
@@ -169,13 +182,21 @@ class Stock:
 
     def has(self, wanted: tuple[str, ...] = ()) -> str:
         """The models in words, and which was probably wanted: `it has T4 ×8, V100 ×8; did you mean V100?`."""
-        models: Counter[str] = Counter()
+        return self._words(lambda found: found.model or "unknown model", wanted, "models")
+
+    def has_profiles(self, wanted: str) -> str:
+        """The MIG profiles in words, and which was probably wanted."""
+        return self._words(lambda found: found.profile, (wanted,), "profiles")
+
+    def _words(self, named: Callable[[GpuKind], str], wanted: tuple[str, ...], what: str) -> str:
+        counts: Counter[str] = Counter()
         for found, count in self.gpus.items():
-            models[found.model or "unknown model"] += count
-        ordered = sorted(models.items(), key=lambda each: (-each[1], each[0]))
-        more = [f"{len(ordered) - NAMED} other models"] if len(ordered) > NAMED else []
-        listed = ", ".join([*(f"{model} ×{count}" for model, count in ordered[:NAMED]), *more]) or "none"
-        near = meant(wanted, tuple(model for model, _ in ordered[:COMPARED])) if wanted else ""
+            if name := named(found):
+                counts[name] += count
+        ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+        more = [f"{len(ordered) - NAMED} other {what}"] if len(ordered) > NAMED else []
+        listed = ", ".join([*(f"{name} ×{count}" for name, count in ordered[:NAMED]), *more]) or "none"
+        near = meant(wanted, tuple(name for name, _ in ordered[:COMPARED])) if wanted else ""
         return f"it has {listed}" + (f"; did you mean {near}?" if near else "")
 
 

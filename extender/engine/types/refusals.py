@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gangfilter.group import GroupKey
-from protos.contract import choose, names
+from protos.contract import ask_words, names
 from protos.contract.ask import PodAsk
 from protos.contract.isolation import Demanded
 from protos.contract.reason import Reason
@@ -183,6 +183,7 @@ def no_isolation(demanded: Demanded, nearest: str) -> Reason:
 
 def no_room(ask: PodAsk) -> Reason:
     """No node can take these requests now."""
-    if len(ask.containers) == 1 and not ask.containers[0].whole and ask.containers[0].gpus == 1:
-        return Reason(NO_ROOM, f"no GPU with {choose.part(ask.containers[0], ask.unit_mib)} free")
-    return Reason(NO_ROOM, f"no node with {choose.wanted(ask)} free")
+    first = ask.containers[0]
+    if len(ask.containers) == 1 and not (first.whole or first.profile) and first.gpus == 1:
+        return Reason(NO_ROOM, f"no GPU with {ask_words.part(first, ask.unit_mib)} free")
+    return Reason(NO_ROOM, f"no node with {ask_words.wanted(ask)} free")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
+import msgspec
+
 from gangfilter.gang import Patience
-from protos.contract import priority
+from protos.contract import mig, names, priority
 from protos.contract.flag import Flag, listed, option
 from protos.contract.isolation import Demanded
 from protos.contract.shared_settings import SettingsError, SharedSettings
@@ -55,6 +58,14 @@ def group_priority(text: str) -> int:
     return int(text)
 
 
+def with_profiles(resources: names.Resources, profiles: Sequence[str]) -> names.Resources:
+    """The resources with those of further MIG profiles; raises SettingsError."""
+    try:
+        return msgspec.structs.replace(resources, mig=mig.resources((*mig.KNOWN, *profiles)))
+    except ValueError as error:
+        raise SettingsError(f"--mig-profiles: {error}") from error
+
+
 class Settings(SharedSettings, frozen=True, kw_only=True):
     """Settings of the engine's decisions. Users can set the fields with a `Flag`."""
 
@@ -89,6 +100,14 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             "memory: enforced memory; compute: capped compute, too; any: nothing."
         ),
     ] = "any"
+    mig_profiles: Annotated[
+        tuple[str, ...],
+        Flag(
+            "MIG profiles beside those that NVIDIA documents, separated by commas. Name the same ones to "
+            "scheduler-config (--mig-profile).",
+            listed,
+        ),
+    ] = ()
     gang_bind_timeout_s: Annotated[
         float,
         Flag("Seconds from a gang's first Binding until all members must be bound. After that the gang is undone."),
@@ -179,6 +198,7 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        with_profiles(super().resources, self.mig_profiles)
         for name in ("offer_limit", "max_gang_size"):
             self._refuse_if(getattr(self, name) < 1, name, "1 or more")
         tolerable = 0 <= self.score_tolerance <= 1000
@@ -201,6 +221,11 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
     def _refuse_if(self, wrong: bool, name: str, expected: str) -> None:
         if wrong:
             raise SettingsError(f"{option(name)} is {getattr(self, name)}: expected {expected}")
+
+    @property
+    def resources(self) -> names.Resources:
+        """The extended resources that pods request."""
+        return with_profiles(super().resources, self.mig_profiles)
 
     @property
     def patience(self) -> Patience:

@@ -19,6 +19,8 @@ from extender.wire import visibility as wire
 from extender.wire.answers import Earliest, Ref
 from extender.wire.visibility import Item
 from gangfilter.group import GroupKey
+from protos.contract import mig
+from protos.contract.isolation import INSTANCE
 
 R = TypeVar("R", bound=Ref)
 Listing = Generator[Item | None, None, None]
@@ -58,7 +60,7 @@ def gpus(view: View, namespace: str) -> Listing:  # noqa: ARG001  # they are in 
 
 
 def gpu(view: View, namespace: str, name: str) -> Listing:  # noqa: ARG001
-    """A GPU by the name of its node and its index: NODE-INDEX."""
+    """A GPU by the name of its node and its index: NODE-INDEX, and NODE-INDEX.PLACE for a MIG instance."""
     state = view.engine.nodes.get(name.rpartition("-")[0])
     for item in _gpus(view, state) if state is not None else ():
         if item.name == name:
@@ -85,7 +87,7 @@ def _tells(state: NodeState) -> bool:
 def _gpus(view: View, state: NodeState) -> Iterator[Item]:
     if _tells(state):
         for gpu in _statuses(view, places.page(view.engine, state)):
-            yield Item("", f"{state.name}-{gpu.index}", gpu)
+            yield Item("", f"{state.name}-{mig.shown(gpu.index).replace(':', '.')}", gpu)
 
 
 def _node(view: View, state: NodeState) -> Item:
@@ -101,11 +103,11 @@ def _statuses(view: View, node: answers.NodePage) -> Iterator[wire.GpuStatus]:
         about: dict[str, Any] = {
             "node": node.name,
             "unit_mib": node.unit_mib,
-            "slices": node.slices_per_gpu,
+            "slices": gpu.slices if gpu.profile else node.slices_per_gpu,
             "verdict": verdicts.of_gpu(gpu, node.verdict, node.name),
             "other_pods": others,
-            "isolation": node.isolation,
-            "isolation_why": node.isolation_why,
+            "isolation": INSTANCE if gpu.profile else node.isolation,
+            "isolation_why": "" if gpu.profile else node.isolation_why,
         }
         yield wire.GpuStatus(**{**asdict(gpu), **about, "pods": seen})
 

@@ -36,7 +36,7 @@ def _offers(engine: Engine) -> Iterator[tuple[str, GpuOfferStatus]]:
     for missing in listings.missing_classes(engine):
         yield missing.name, GpuOfferStatus(missing=missing)
     for model in listings.models(engine):
-        yield _as_name(model.model), GpuOfferStatus(model=model)
+        yield _as_name(f"{model.model} {model.profile}"), GpuOfferStatus(model=model)
 
 
 def _as_name(model: str) -> str:

@@ -14,6 +14,7 @@ from extender.wire import visibility as wire
 from extender.wire.answers import Shape
 from extender.wire.listings import GpuClass, Model
 from extender.wire.visibility import Item
+from protos.contract import mig
 from protos.contract.queue import GPUS
 
 
@@ -133,7 +134,7 @@ def _state(pod: wire.GpuPodStatus) -> str:
 
 def _indexes(pod: wire.GpuPodStatus) -> str:
     shares = pod.allocation.containers.values() if pod.allocation is not None else ()
-    return ",".join(map(str, sorted({share.index for own in shares for share in own})))
+    return ",".join(map(mig.shown, sorted({share.index for own in shares for share in own})))
 
 
 def _pending_for(pod: wire.GpuPodStatus) -> str:
@@ -147,7 +148,10 @@ def _counts(offer: wire.GpuOfferStatus) -> GpuClass | Model:
 def _what(offer: wire.GpuOfferStatus) -> str:
     if offer.gpu_class is not None:
         return offer.gpu_class.problem or f"class: {offer.gpu_class.description}".rstrip(": ")
-    return f"{offer.model.model}, {offer.model.mem_mib} MiB" if offer.model is not None else "class that does not exist"
+    model = offer.model
+    if model is None:
+        return "class that does not exist"
+    return f"{f'{model.model} {model.profile}'.rstrip()}, {model.mem_mib} MiB"
 
 
 def _gpus(amounts: Mapping[str, str]) -> str:
@@ -166,7 +170,7 @@ RESOURCES = (
         items.gpu,
         (
             Column("Node", lambda gpu: gpu.node, "Its node."),
-            Column("Model", lambda gpu: gpu.model, "Its model."),
+            Column("Model", lambda gpu: f"{gpu.model} {gpu.profile}".rstrip(), "Its model, and the MIG profile."),
             Column("Health", _health, "ok, cordoned, or why it takes no new pods."),
             Column("Memory", lambda gpu: f"{gpu.mem_used}/{gpu.mem}", "Used and all memory, in units."),
             Column("Slices", lambda gpu: "whole" if gpu.whole else f"{gpu.slices_used}/{gpu.slices}", "Used and all."),

@@ -34,7 +34,7 @@ def test_own_shows_us_every_pod() -> None:
 def test_own_leaves_what_we_serve_out_of_the_in_tree_fit() -> None:
     served = names.Resources(mem="gangshare.io/gpu-mem", whole="example.com/gpu", shared="example.com/gpu.shared")
     profile = strict.parse(config.render("own", config.Options(resources=served))).profiles[0]
-    assert all(profile.fit_args.ignores(name) for name in served.all)
+    assert all(profile.fit_args.ignores(name) for name in served.managed)
     assert not profile.fit_args.ignores("nvidia.com/gpu")
     assert not profile.preempts
 
@@ -62,7 +62,7 @@ def test_own_serves_the_names_of_other_schedulers_with_the_same_profile(capsys: 
 
 def test_shared_manages_every_served_resource_in_one_entry() -> None:
     entry, _ = made("shared")["extenders"]
-    assert {managed["name"] for managed in entry["managedResources"]} == set(names.Resources().all)
+    assert {managed["name"] for managed in entry["managedResources"]} == set(names.Resources().managed)
     assert all(managed["ignoredByScheduler"] for managed in entry["managedResources"])
     assert {"filterVerb", "preemptVerb", "bindVerb"} <= set(entry)
 

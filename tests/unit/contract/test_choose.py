@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from protos.contract import choose, names
+from protos.contract import ask_words, choose, names
 from protos.contract.allocation import Share
 from protos.contract.ask import Demand, PodAsk, parse
 from protos.contract.books import NodeBooks
@@ -314,7 +314,7 @@ def test_a_gpu_that_goes_and_comes_back_still_has_its_pod() -> None:
 def test_the_misfit_names_the_freest_gpu() -> None:
     books = NodeBooks(an_inventory(16, 24))
     assert choose.misfit(ask_of(a_pod(mem=30)), books) == "freest: GPU 1 with 24 GiB"
-    assert choose.wanted(ask_of(a_pod(mem=30))) == "30 GiB on one GPU"
+    assert ask_words.wanted(ask_of(a_pod(mem=30))) == "30 GiB on one GPU"
 
 
 MIX = {names.MIXED_MODELS: "allow"}

@@ -37,6 +37,7 @@ def test_every_field_is_read() -> None:
         minComputeCapability="8.0",
         link="nvlink",
         numaLocal=True,
+        migProfile="1g.10gb",
         isolation="memory",
         description="for training",
     )
@@ -51,6 +52,7 @@ def test_every_field_is_read() -> None:
             min_cc=(8, 0),
             link="nvlink",
             numa_local=True,
+            profile="1g.10gb",
             isolation="memory",
         ),
     )

@@ -43,6 +43,14 @@ HOSTILE = {
     "a NUMA node far below nothing": written(a_gpu(numa=-(2**40))),
     "many names of replicas": written(a_gpu(), replicas={f"a/{n}": 2 for n in range(17)}),
     "slices past the bound": written(a_gpu(), slicesPerGpu=10**12),
+    "an instance of a GPU that takes pods": written(a_gpu(0), a_gpu(256, mig="1g.10gb")),
+    "an instance with the index of a GPU": written(a_gpu(0, mig="1g.10gb")),
+    "an instance past the last index of instances": written(a_gpu(256 + 256 * 16, mig="1g.10gb")),
+    "an instance without a profile's name": written(a_gpu(256, mig="")),
+    "an instance with another name": written(a_gpu(256, mig="../1g.10gb")),
+    "an instance with a long name": written(a_gpu(256, mig="1g.10gb+" + "x" * 4000)),
+    "an instance with 4,400 digits": written(a_gpu(256, mig="1g." + "9" * 4400 + "gb")),
+    "another strategy": written(a_gpu(), migStrategy="mixed"),
     "lone surrogates": written(a_gpu(model="\udc80")),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from protos.contract import inventory, mig
+from protos.contract import inventory, mig, names
 from protos.contract.bounds import MIG_PROFILE
 from protos.contract.inventory import Gpu, Inventory
 
@@ -70,3 +70,11 @@ def test_an_instance_that_cannot_be_one_is_refused(index: int, profile: str) -> 
     wrong = text.replace('"index":256', f'"index":{index}').replace("1g.10gb", profile)
     with pytest.raises((ValueError, msgspec.ValidationError)):
         inventory.decode(wrong)
+
+
+@pytest.mark.parametrize(
+    ("resource", "ours"),
+    [("nvidia.com/gpu", True), ("gangshare.io/gpu-mem", True), ("nvidia.com/mig-1g.10gb", True), ("cpu", False)],
+)
+def test_resources_of_gpus_and_instances_are_ours(resource: str, ours: bool) -> None:
+    assert names.DEFAULT_RESOURCES.has(resource) is ours

@@ -13,11 +13,12 @@ from deviceplugin.isolation.levels import Mode
 from deviceplugin.isolation.probe import Probe
 from deviceplugin.isolation.watch import Watch
 from deviceplugin.machine import Gpu, Machine
-from protos.contract import allocation, codec, names, objects
+from protos.contract import allocation, codec, mig, names, objects
 from protos.contract.allocation import Allocation, Share
 from protos.contract.inventory import Inventory
 
 KEYS = {"mem": names.GPU_MEM, "slices": names.GPU_SLICE, "whole": names.WHOLE_GPU, "shared": names.SHARED_GPU}
+KEYS["small"] = "nvidia.com/mig-1g.10gb"
 
 
 def a_gpu(index: int = 0, mem: int = 16, **more: Any) -> Gpu:
@@ -93,3 +94,25 @@ def listed(name: str, *, namespace: str = "default", **containers: dict[str, tup
     """A pod in PodResources List: `listed("p", main={"mem": ("id",)})`; an empty dict means no devices."""
     held = {container: {KEYS[key]: frozenset(ids) for key, ids in by.items()} for container, by in containers.items()}
     return Listed((namespace, name), held)
+
+
+def an_instance(gpu: int = 0, place: int = 0, profile: str = "1g.10gb", **more: Any) -> Gpu:
+    """A MIG instance of GPU-<gpu>."""
+    found = mig.profile(profile)
+    assert found is not None
+    fields = {
+        "index": mig.index(gpu, place),
+        "minor": gpu,
+        "uuid": f"MIG-{gpu}-{place}",
+        "mem_mib": found.memory_gb * 1024 - 512,
+        "profile": profile,
+        "parent": f"GPU-{gpu}",
+    }
+    return Gpu(**{**fields, **more})
+
+
+def a_split_machine(*profiles: str, gpus: int = 1, whole: int = 0) -> Machine:
+    """GPUs in MIG mode that have instances of these profiles each, and `whole` GPUs after them."""
+    cards = tuple(a_gpu(i, 80, mig=i < gpus) for i in range(gpus + whole))
+    instances = (an_instance(i, place, profile) for i in range(gpus) for place, profile in enumerate(profiles))
+    return Machine(gpus=(*cards, *instances))

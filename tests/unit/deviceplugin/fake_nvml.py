@@ -44,7 +44,8 @@ class FakeNvml:
     def __init__(self, *gpus: Gpu, init: Exception | None = None) -> None:
         self.gpus, self.init = list(gpus), init
         self.closeness: dict[frozenset[int], int] = {}
-        self.events: list[tuple[Gpu, int]] = []
+        self.events: list[tuple[Gpu, int] | tuple[Gpu, int, int, int]] = []
+        """With the IDs of GPU instance and compute instance, where the error is of a MIG instance."""
         self.registered: list[str] = []
         self.inits = 0
 
@@ -136,5 +137,7 @@ class FakeNvml:
     def nvmlEventSetWait_v2(self, events: object, timeout: int) -> Any:
         if not self.events:
             raise pynvml.NVMLError_Timeout
-        gpu, code = self.events.pop(0)
-        return SimpleNamespace(device=gpu, eventType=pynvml.nvmlEventTypeXidCriticalError, eventData=code)
+        gpu, code, *ids = self.events.pop(0)
+        gi, ci = ids or (0xFFFFFFFF, 0xFFFFFFFF)
+        kind = pynvml.nvmlEventTypeXidCriticalError
+        return SimpleNamespace(device=gpu, eventType=kind, eventData=code, gpuInstanceId=gi, computeInstanceId=ci)

@@ -11,7 +11,7 @@ import yaml
 from deviceplugin.cdi import CdiSource
 from deviceplugin.machine import Machine, MemoryLimit, Xid
 from protos.contract import bounds
-from tests.unit.deviceplugin.builders import a_gpu
+from tests.unit.deviceplugin.builders import a_gpu, a_split_machine
 
 KIND = "nvidia.com/gpu"
 
@@ -111,3 +111,12 @@ def test_trouble_of_the_gpu_itself_comes_first_and_poll_is_the_sources() -> None
     assert trouble(source) == ["nvml-lost"]
     assert (source.period, source.poll(1.0)) == (7.0, [Xid("GPU-1", 79)])
     assert source.memory_limit("GPU-1", "/sys/fs/cgroup/some") == MemoryLimit(1)
+
+
+def test_an_instance_needs_a_device_and_its_gpu_none(tmp_path: Path) -> None:
+    class Split(Fixed):
+        def read(self) -> Machine:
+            return a_split_machine("1g.10gb", "1g.10gb")
+
+    (tmp_path / "nvidia.yaml").write_text(yaml.safe_dump(a_spec("0:0", "MIG-0-0", "all")))
+    assert trouble(CdiSource(Split(), KIND, (tmp_path,))) == ["", "", "no-cdi-device"]

@@ -8,7 +8,7 @@ import pytest
 from deviceplugin import fake
 from deviceplugin.fake import FakeSource
 from deviceplugin.machine import Machine, MemoryLimit, SourceError, Xid
-from protos.contract import links
+from protos.contract import links, mig
 from protos.files import FileError
 
 
@@ -32,6 +32,7 @@ def shipped(name: str) -> Machine:
         ("a100x8-pcie", {"NVIDIA A100 80GB PCIe"}, 8),
         ("t4x4", {"Tesla T4"}, 4),
         ("t4x1", {"Tesla T4"}, 1),
+        ("h100-mig", {"NVIDIA H100 80GB HBM3"}, 8),
         ("a10x2", {"NVIDIA A10"}, 2),
         ("mixed", {"NVIDIA A100-PCIE-40GB", "Tesla T4"}, 6),
     ],
@@ -45,7 +46,7 @@ def test_the_shipped_machines(name: str, models: set[str], count: int) -> None:
 
 
 def test_every_shipped_machine_is_tested_here() -> None:
-    assert len(fake.shipped()) == 9
+    assert len(fake.shipped()) == 10
 
 
 def test_the_dgx1_has_six_nvlinks_a_gpu() -> None:
@@ -200,3 +201,56 @@ def test_an_unknown_profile_is_an_error_that_names_the_shipped_profiles() -> Non
         FileError, match="no profile 'dgx9': expected a YAML file or one of a100x8-pcie, a10x2, dgx-a100"
     ):
         FakeSource("dgx9", "n")
+
+
+SPLIT = """
+defaults: {model: A100, memMiB: 81050}
+gpus:
+  - {}
+  - {health: mig, instances: [{profile: 1g.10gb}, {profile: 3g.40gb, place: 4, memMiB: 40000, health: "sick:ill"}]}
+"""
+
+
+class TestInstances:
+    def read(self, tmp_path: Path, text: str, *, mig: bool = True) -> Machine:
+        (tmp_path / "gpus.yaml").write_text(text)
+        return FakeSource(str(tmp_path / "gpus.yaml"), "node-a", mig=mig).read()
+
+    def test_they_are_read_if_they_are_wanted(self, tmp_path: Path) -> None:
+        machine = self.read(tmp_path, SPLIT)
+        assert [gpu.mig for gpu in machine.cards] == [False, True]
+        one, two = machine.gpus[2:]
+        assert (one.profile, one.mem_mib, one.parent, one.pci) == (
+            "1g.10gb",
+            9728,
+            machine.gpus[1].uuid,
+            "0000:02:00.0",
+        )
+        assert (two.profile, two.mem_mib, two.trouble, mig.shown(two.index)) == ("3g.40gb", 40000, "ill", "1:4")
+        assert self.read(tmp_path, SPLIT, mig=False).gpus == machine.cards
+
+    def test_their_names_stay_when_others_go(self, tmp_path: Path) -> None:
+        two = self.read(tmp_path, SPLIT).gpus[3]
+        less = SPLIT.replace("{profile: 1g.10gb}, ", "")
+        assert self.read(tmp_path, less).gpus[2] == two
+        assert self.read(tmp_path, SPLIT.replace("1g.10gb}", "1g.10gb, health: gone}")).gpus[2] == two
+
+    def test_a_gpu_that_is_not_in_mig_mode_has_none(self, tmp_path: Path) -> None:
+        assert len(self.read(tmp_path, SPLIT.replace("health: mig", "health: ok")).gpus) == 2
+        sick = self.read(tmp_path, SPLIT.replace("health: mig", 'health: "sick:x"'))
+        assert [(gpu.mig, gpu.trouble) for gpu in sick.gpus][1] == (True, "x")
+        assert len(sick.gpus) == 4
+
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            (("1g.10gb", "tiny"), "profile of an instance is 'tiny': expected one like 1g.10gb"),
+            (("place: 4", "place: 0"), r"the places \[0, 0\] of the instances of GPU 1 are not distinct"),
+            (("place: 4", "place: 16"), "place"),
+            (("- {health", "- {index: 300, health"), "GPU 300 has instances: expected an index below 256"),
+            (("  - {}\n", "  - {}\n" * 254), "GPUs of a node: 257, expected at most 256"),
+        ],
+    )
+    def test_what_cannot_be_is_an_error(self, tmp_path: Path, change: tuple[str, str], says: str) -> None:
+        with pytest.raises(FileError, match=says):
+            self.read(tmp_path, SPLIT.replace(*change))

@@ -4,7 +4,8 @@ import pytest
 
 from deviceplugin.health import Health
 from deviceplugin.machine import Machine, Xid
-from tests.unit.deviceplugin.builders import a_gpu, a_machine
+from protos.contract import mig
+from tests.unit.deviceplugin.builders import a_gpu, a_machine, a_split_machine, an_instance
 
 GPU = a_gpu(0)
 
@@ -104,3 +105,69 @@ def test_a_silent_driver_makes_every_gpu_sick() -> None:
 def test_a_gpu_in_mig_mode_says_so() -> None:
     health = Health()
     assert words(health, health.step(a_machine(16, mig=True), [], 0)) == ["mig"]
+
+
+class TestInstances:
+    two = a_split_machine("1g.10gb", "1g.10gb")
+
+    def without(self, *uuids: str) -> Machine:
+        return Machine(gpus=tuple(gpu for gpu in self.two.gpus if gpu.uuid not in uuids))
+
+    def test_an_instance_is_healthy_while_its_gpu_is_in_mig_mode(self) -> None:
+        health = Health()
+        assert words(health, health.step(self.two, [], 0)) == ["mig", "ok", "ok"]
+
+    def test_an_instance_is_sick_with_its_gpu_or_alone(self) -> None:
+        health = Health(cool_down=300)
+        assert words(health, health.step(self.two, [Xid("GPU-0", 79)], 0)) == ["sick:xid-79"] * 3
+        assert words(health, health.step(self.two, [Xid("MIG-0-1", 94)], 300)) == ["mig", "ok", "sick:xid-94"]
+
+    def test_a_destroyed_instance_is_gone_while_a_pod_holds_it(self) -> None:
+        health = Health()
+        health.step(self.two, [], 0)
+        less = self.without("MIG-0-0", "MIG-0-1")
+        found = health.step(less, [], 1, held={"MIG-0-1"})
+        assert [(gpu.uuid, health.of(gpu)) for gpu in found.gpus] == [("GPU-0", "mig"), ("MIG-0-1", "gone")]
+        assert health.step(less, [], 2).gpus == less.gpus
+
+    def test_a_new_instance_in_its_place_leaves_the_held_one_another(self) -> None:
+        health = Health()
+        health.step(self.two, [], 0)
+        new = Machine(gpus=(*self.without("MIG-0-0").gpus, an_instance(0, 0, "2g.20gb", uuid="MIG-new")))
+        found = {gpu.uuid: gpu for gpu in health.step(new, [], 1, held={"MIG-0-0"}).gpus}
+        assert (found["MIG-new"].index, health.of(found["MIG-new"])) == (mig.index(0, 0), "ok")
+        assert (found["MIG-0-0"].index, health.of(found["MIG-0-0"])) == (mig.index(0, 2), "gone")
+
+    def test_the_instances_of_a_lost_gpu_are_gone_until_it_is_back_and_then_cool_down(self) -> None:
+        health = Health(cool_down=300)
+        health.step(self.two, [], 0)
+        assert words(health, health.step(Machine(), [], 1)) == ["gone"] * 3
+        assert words(health, health.step(self.two, [], 2)) == ["sick:was-gone"] * 3
+        assert words(health, health.step(self.two, [], 301)) == ["mig", "ok", "ok"]
+
+    def test_the_instances_of_a_renumbered_gpu_keep_to_it(self) -> None:
+        health = Health()
+        machine = a_split_machine("1g.10gb", gpus=2)
+        health.step(machine, [], 0)
+        left = Machine(
+            gpus=(a_gpu(0, 80, uuid="GPU-1", mig=True, pci="b"), an_instance(0, 0, uuid="MIG-1-0", parent="GPU-1"))
+        )
+        found = health.step(left, [], 1)
+        assert {gpu.uuid: mig.shown(gpu.index) for gpu in found.gpus} == {
+            "GPU-1": "0",
+            "GPU-0": "1",
+            "MIG-1-0": "0:0",
+            "MIG-0-0": "1:0",
+        }
+
+    def test_of_a_gpu_that_left_mig_mode_no_instance_stays(self) -> None:
+        health = Health()
+        health.step(self.two, [], 0)
+        left = a_machine(80)
+        assert health.step(left, [], 1, held={"MIG-0-0"}).gpus == left.gpus
+
+    def test_a_replaced_gpu_takes_its_instances_along(self) -> None:
+        health = Health()
+        health.step(self.two, [], 0)
+        new = Machine(gpus=(a_gpu(0, 80, uuid="GPU-new", mig=True),))
+        assert health.step(new, [], 1, held={"MIG-0-0"}).gpus == new.gpus

@@ -9,6 +9,7 @@ import pytest
 
 from deviceplugin import checkpoint
 from deviceplugin.checkpoint import Entry
+from deviceplugin.devices import Sharing
 from deviceplugin.record import Record
 from protos.contract import names
 from protos.contract.bounds import CHECKPOINT
@@ -38,7 +39,7 @@ def an_entry(resource: str = MEM, ids: tuple[str, ...] = ("GPU-1::m3",), **envs:
 
 def loaded(*entries: dict[str, Any]) -> Record:
     record = Record()
-    record.load(checkpoint.parse(a_file(*entries)), an_inventory(), names.Resources())
+    record.load(checkpoint.parse(a_file(*entries)), an_inventory(), Sharing())
     return record
 
 

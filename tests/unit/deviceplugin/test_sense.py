@@ -14,11 +14,12 @@ from deviceplugin.devices import Sharing
 from deviceplugin.health import Health
 from deviceplugin.machine import Machine, MemoryLimit, Xid
 from deviceplugin.metrics import Metrics
+from deviceplugin.mig.strategy import Strategy
 from deviceplugin.offer import Offer
 from deviceplugin.podresources import PodResources
 from deviceplugin.sense import Senses
 from protos.contract.reason import Reason
-from tests.unit.deviceplugin.builders import a_machine, a_watch
+from tests.unit.deviceplugin.builders import a_machine, a_split_machine, a_watch
 
 
 class Source:
@@ -119,3 +120,34 @@ async def test_what_is_wrong_with_the_description_of_a_machine_is_told_once(tmp_
         source.trouble = Reason("ProfileUnreadable", "a", "b")
         await made.read([])
     assert source.events == ["Warning ProfileUnreadable: a", "Warning ProfileUnreadable: a: b"]
+
+
+async def test_a_node_that_is_not_uniform_is_told_once_for_each_state(tmp_path: Path) -> None:
+    source = Source()
+    machine = a_split_machine("1g.10gb", "2g.20gb")
+    source.read = lambda: machine  # type: ignore[method-assign]
+    async with senses(source, tmp_path) as made:
+        made.offer.sharing = Sharing(mig=Strategy.SINGLE)
+        for _ in range(2):
+            await made.read([])
+        (told,) = source.events
+        assert told.startswith("Warning MigNotUniform: ")
+        assert told.endswith("there are instances of 1g.10gb, 2g.20gb")
+        machine = a_split_machine("1g.10gb", whole=1)
+        await made.read([])
+        assert len(source.events) == 2
+        machine = a_split_machine("1g.10gb")
+        await made.read([])
+        assert len(source.events) == 2
+        assert made.offer.inventory.single
+
+
+async def test_an_instance_that_a_pod_holds_stays_when_it_is_destroyed(tmp_path: Path) -> None:
+    source = Source()
+    machine = a_split_machine("1g.10gb", "1g.10gb")
+    source.read = lambda: machine  # type: ignore[method-assign]
+    async with senses(source, tmp_path) as made:
+        made.in_use = lambda: {"MIG-0-0"}
+        machine = a_split_machine()
+        await made.read([])
+        assert [(gpu.uuid, gpu.health) for gpu in made.offer.inventory.gpus] == [("GPU-0", "mig"), ("MIG-0-0", "gone")]

@@ -7,7 +7,9 @@ import pytest
 
 from deviceplugin import settings
 from deviceplugin.isolation.levels import Mode
+from deviceplugin.mig.strategy import Strategy
 from deviceplugin.settings import Settings
+from deviceplugin.slices import TimeSlicing
 from protos.contract.shared_settings import SettingsError
 
 
@@ -65,3 +67,20 @@ def test_seconds_are_a_number(seconds: float) -> None:
 def test_a_library_is_used_where_the_operator_brings_it_and_wants_it(mode: Mode, path: str | None, used: bool) -> None:
     made = Settings(node_name="n", isolation=mode, library_path=Path(path) if path else None)
     assert made.limits_by_library is used
+
+
+@pytest.mark.parametrize(
+    ("flag", "file", "expected"),
+    [("none", "mixed", "mixed"), ("single", "mixed", "single"), ("mixed", "none", "mixed"), ("none", "none", "none")],
+)
+def test_the_strategy_for_mig_is_that_of_the_flag_or_else_of_the_file(flag: str, file: str, expected: str) -> None:
+    of_file = TimeSlicing(mig=Strategy(file))
+    made = Settings(node_name="n", mig_strategy=Strategy(flag), time_slicing=of_file)
+    assert (made.mig, made.sharing.mig) == (expected, expected)
+
+
+def test_replicas_of_whole_gpus_and_instances_as_whole_gpus_exclude_each_other() -> None:
+    replicas = TimeSlicing({"nvidia.com/gpu": 4}, mig=Strategy.SINGLE)
+    with pytest.raises(SettingsError, match=r"--mig-strategy is single, .* replicas of nvidia.com/gpu"):
+        Settings(node_name="n", time_slicing=replicas)
+    Settings(node_name="n", time_slicing=TimeSlicing({"nvidia.com/gpu.shared": 4}, mig=Strategy.SINGLE))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin import slices
+from deviceplugin.mig.strategy import Strategy
 from deviceplugin.slices import TimeSlicing
 from protos.contract import names
 from protos.files import FileError
@@ -25,6 +26,8 @@ def slicing(resource: str, more: str = "") -> str:
     [
         ("", TimeSlicing()),
         ("flags: {migStrategy: none}\nsharing: {}", TimeSlicing()),
+        ("flags: {migStrategy: null, failOnInitError: true}", TimeSlicing()),
+        ("flags: {migStrategy: mixed}", TimeSlicing(mig=Strategy.MIXED)),
         (slicing("name: nvidia.com/gpu, replicas: 4"), TimeSlicing({WHOLE: 4})),
         (slicing("name: gpu, replicas: 4"), TimeSlicing({WHOLE: 4})),
         (slicing("name: gpu, replicas: 4, devices: all"), TimeSlicing({WHOLE: 4})),
@@ -90,3 +93,8 @@ sharing:
 def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"none\.yaml: cannot be read \(No such file"):
         slices.read(tmp_path / "none.yaml", names.Resources(), 100)
+
+
+def test_a_strategy_that_is_none_is_an_error() -> None:
+    with pytest.raises(FileError, match="migStrategy"):
+        parse("flags: {migStrategy: both}")

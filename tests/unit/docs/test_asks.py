@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from protos.contract import ask, choose, gpu_class, names, objects
+from protos.contract import ask, ask_words, gpu_class, names, objects
 from protos.contract.ask import AskError, PodAsk
 from protos.contract.selection import Selection
 from tests.unit.docs.pages import PAGES, ROOT, blocks, page, table
@@ -84,7 +84,7 @@ def test_all_pods_of_the_pages_are_looked_at_here() -> None:
 def test_a_pod_asks_what_the_text_says(name: str) -> None:
     found = parsed(PODS[name])
     assert found is not None
-    assert (choose.wanted(found), found.selection) == SAID[name]
+    assert (ask_words.wanted(found), found.selection) == SAID[name]
     assert PODS[name]["spec"]["schedulerName"] == names.PROFILE
     assert PODS[name]["spec"]["runtimeClassName"] == "nvidia"
 
@@ -94,7 +94,7 @@ def test_a_row_is_read_as_it_says(row: tuple[str, ...]) -> None:
     _, limits, annotations, said = row
     found = parsed(fragment(limits, annotations))
     assert found is not None
-    assert choose.wanted(found) == said
+    assert ask_words.wanted(found) == said
     if annotations:
         assert found != parsed(fragment(limits, "")), "the annotation has no effect"
 
@@ -112,7 +112,7 @@ def test_the_table_of_annotations_holds_all_that_a_pod_may_say() -> None:
     asked = {
         names.GPU_COUNT, names.GPU_CLASS, names.GPU_MODEL, names.GPU_UUID, names.MIN_GPU_MEMORY, names.MIN_CLOCK_MHZ,
         names.MIN_COMPUTE_CAPABILITY, names.LINK, names.MIXED_MODELS, names.PLACEMENT,
-        names.ISOLATION,
+        names.ISOLATION, names.MIG_PROFILE,
     }  # fmt: skip
     assert told == asked
 

@@ -12,7 +12,7 @@ from extender.engine.placement.misfit import Misfit
 from extender.engine.types.events import NodeSeen, PodSeen
 from protos.contract import inventory, names
 from protos.contract.objects import Node, Pod, decode_node
-from tests.builders import a_container, a_node, a_pod, an_inventory
+from tests.builders import a_container, a_cut_node, a_node, a_pod, an_inventory
 from tests.unit.engine.story import Story
 
 
@@ -152,3 +152,41 @@ def with_spec(spec: dict[str, Any]) -> Node:
         "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}},
     }
     return decode_node(msgspec.json.encode(body))
+
+
+def on_cut(pod: Pod, *runs: Pod, single: bool = False) -> str:
+    """Why a node with an idle GPU of 16 units and two instances 1g.10gb does not take the pod."""
+    found = on(a_cut_node("n", 79, 16, instances={0: ["1g.10gb", "1g.10gb"]}, single=single), pod, *runs)
+    return found.why if found is not None else ""
+
+
+def instances(count: int, profile: str = "1g.10gb", **fields: Any) -> Pod:
+    return a_pod(containers=[a_container("main", limits={f"nvidia.com/mig-{profile}": str(count)})], **fields)
+
+
+@pytest.mark.parametrize(
+    ("pod", "runs", "words"),
+    [
+        (instances(2), 0, ""),
+        (instances(2), 1, "fewer than 2 MIG instances 1g.10gb free"),
+        (instances(1), 2, "no MIG instance 1g.10gb free"),
+        (instances(3), 0, "fewer than 3 such MIG instances"),
+        (instances(1, "2g.20gb"), 0, "no MIG instance 2g.20gb"),
+        (a_pod(mem=10, annotations={names.MIG_PROFILE: "1g.10gb"}), 0, "GPUs too small"),
+        (a_pod(mem=17), 0, "GPUs too small"),
+        (a_pod(whole=2), 0, "fewer than 2 such GPUs"),
+        (a_pod(mem=4, annotations={names.ISOLATION: "memory"}), 1, ""),
+        (a_pod(mem=4, annotations={names.ISOLATION: "memory"}), 2, "no MIG instance free"),
+        (
+            a_pod(mem=12, annotations={names.ISOLATION: "memory"}),
+            0,
+            "its memory limits are promised, not enforced",
+        ),
+    ],
+)
+def test_what_instances_lack_is_told(pod: Pod, runs: int, words: str) -> None:
+    assert on(a_cut_node("n", 16, instances={0: []}), pod) == Misfit("GPUs in MIG mode", never=True)
+    others = [
+        a_pod(f"r{i}", containers=[a_container("main", limits={"nvidia.com/mig-1g.10gb": "1"})]) for i in range(runs)
+    ]
+    assert on_cut(pod, *others) == words

@@ -172,6 +172,10 @@ VALUES = {
     names.GPU_COUNT: ["1", "02", "1024", "1025", "0", "-1", "1.5", "two", "", "1000000"],
     names.ISOLATION: ["any", "memory", "compute", "Memory", "mps", ""],
     names.LINK: ["prefer", "nvlink", "any", "nvswitch", "", "NVLink"],
+    names.MIG_PROFILE: [
+        "1g.10gb", "1c.3g.40gb", "1g.10gb+me", "1g.10gb.me", "1g.24gb-me", "1g.10GB", "small", "8g.80gb", "1g.10gb+",
+        "", f"1g.10gb+{'x' * 19}", f"1g.10gb+{'x' * 20}",
+    ],
     names.MIN_CLOCK_MHZ: ["1400", "0", "1400MHz", "", "1234567890"],
     names.MIN_COMPUTE_CAPABILITY: ["8", "8.0", "8.", "v8", "8.0.1", ""],
     names.MIN_GPU_MEMORY: [
@@ -187,7 +191,7 @@ VALUES = {
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in VALUES.items() for value in values])
 def test_a_value_is_refused_as_by_the_extender(kustomize: Kustomize, key: str, value: str) -> None:
     form, expected = said(kustomize("base"), "values")[key]
-    refused = sentence(a_pod(mem=1024, annotations={key: value}))
+    refused = sentence(a_pod(slices=1024, annotations={key: value}))
     assert bool(re.search(form, value)) == (refused == "")
     if refused:
         assert refused.startswith(f"{key} is {value!r}: expected {expected}")

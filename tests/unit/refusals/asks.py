@@ -61,6 +61,30 @@ AMOUNTS = [
         a_pod(whole=1, annotations={names.GPU_COUNT: "2"}),
     ),
     _wrong(
+        "AskMixed",
+        "container <name> asks <resource> and <resource>: whole GPUs, parts or MIG instances of one profile",
+        _asking(limits={"nvidia.com/mig-1g.10gb": "1", "nvidia.com/mig-2g.20gb": "1"}),
+    ),
+    _wrong(
+        "AskMixed",
+        "container <name> asks <resource>, and gangshare.io/mig-profile is <profile>: name one of them",
+        a_pod(
+            containers=[a_container("main", limits={"nvidia.com/mig-2g.20gb": "1"})],
+            annotations={names.MIG_PROFILE: "1g.10gb"},
+        ),
+    ),
+    _wrong(
+        "AskTooLarge",
+        "container <name> asks <resource> <amount> of an instance <profile>, which has less: ask less than <amount>, "
+        "or take a larger profile",
+        a_pod(mem=20, annotations={names.MIG_PROFILE: "1g.10gb"}),
+    ),
+    _wrong(
+        "AskMalformed",
+        "container <name> asks <resource>: expected a MIG profile, like nvidia.com/mig-1g.10gb",
+        _asking(limits={"nvidia.com/mig-foo": "1"}),
+    ),
+    _wrong(
         "AskUnit",
         "container <name>: <resource> is <value>: expected a number of <unit>: write <resource>: <amount>",
         _limits(gpu_mem="10Gi"),
@@ -104,6 +128,7 @@ VALUES = [
     _value(names.MIN_COMPUTE_CAPABILITY, "new", "a compute capability like 8.0"),
     _value(names.ISOLATION, "mps", "any, memory, compute"),
     _value(names.LINK, "nvswitch", "any, nvlink, prefer"),
+    _value(names.MIG_PROFILE, "small", "a MIG profile like 1g.10gb"),
     _value(names.PLACEMENT, "wide", "pack, spread"),
     _value(names.MIXED_MODELS, "yes", "deny, allow"),
     _value(names.RESTARTABLE, "yes", "true or false"),

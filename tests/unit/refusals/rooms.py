@@ -129,8 +129,8 @@ def _busy(pod: Pod) -> Reason:
     return refusal(story, pod)
 
 
-def _of_class(*classes: GpuClass) -> Reason:
-    pod = a_pod(mem=4, annotations={names.GPU_CLASS: "large"})
+def _of_class(*classes: GpuClass, **annotations: str) -> Reason:
+    pod = a_pod(mem=4, annotations={names.GPU_CLASS: "large", **annotations})
     return after(*map(ClassSeen, classes), PodSeen(pod), pod=pod)
 
 
@@ -139,6 +139,14 @@ CLASSES = [
         "NoMatch",
         "no GPU in the cluster is of class <class>",
         lambda: _of_class(GpuClass(name="large", selection=Selection(models=("V100",)))),
+    ),
+    Case(
+        "AskMalformed",
+        "gangshare.io/mig-profile is <value>: expected <profile>, as its GpuClass says",
+        lambda: _of_class(
+            GpuClass(name="large", selection=Selection(profile="3g.40gb")), **{names.MIG_PROFILE: "1g.10gb"}
+        ),
+        "name the profile of the class, or none",
     ),
     Case("ClassMissing", "GpuClass <class> does not exist; the pod waits for it", _of_class),
     Case(

@@ -42,7 +42,7 @@ class Nominations:
     def __init__(self, context: PolicyContext, indexes: Indexes, holds: Holds, open_to: OpenTo) -> None:
         self._context, self._ledger = context, context.ledger
         self._indexes, self._holds, self._open_to = indexes, holds, open_to
-        self._ignored = frozenset(context.settings.resources.all)
+        self._ignored = frozenset(context.settings.resources.managed)
         self._charged: dict[str, PodState] = {}
         """By UID."""
         self._written: dict[str, float] = {}

@@ -12,13 +12,14 @@ from extender.engine.planning.snapshot import NodeSnapshot
 from extender.engine.planning.solver import Solver, Wanted
 from extender.engine.planning.what_if import Claim, WhatIfNodes, by_node
 from extender.engine.queueing.queues import Queues
+from extender.engine.queueing.usage import usable
+from extender.engine.state.empty_nodes import healthy
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Assignment
 from protos.contract.books import NodeBooks
-from protos.contract.inventory import HEALTHY
-from protos.contract.queue import GPU, GPUS
+from protos.contract.queue import GPUS
 
 ADDED, TAKEN = 5, 15
 """Cost of adding a node, or a pod of a queue; and of a pod that takes its place."""
@@ -87,7 +88,9 @@ def _like(model: NodeState, name: str) -> NodeState:
     node.taints = tuple(taint for taint in model.taints if not taint.key.startswith(OF_NODES))
     if model.books is not None:
         found = model.books.inventory
-        gpus = tuple(msgspec.structs.replace(gpu, uuid=f"{gpu.uuid}/{name}", health=HEALTHY) for gpu in found.gpus)
+        gpus = tuple(
+            msgspec.structs.replace(gpu, uuid=f"{gpu.uuid}/{name}", health=healthy(gpu.health)) for gpu in found.gpus
+        )
         node.books = NodeBooks(msgspec.structs.replace(found, state="ready", gpus=gpus))
     return node
 
@@ -97,7 +100,7 @@ def twin(queues: Queues, more: Sequence[NodeState] = ()) -> Generator[int, None,
     copy = Queues(declared=queues.declared)
     copy.node("", queues.total)
     for node in more:
-        gpus = {GPUS: GPU * len(node.books.gpus)} if node.books is not None else {}
+        gpus = {GPUS: usable(node.books)} if node.books is not None else {}
         copy.node(node.name, {**node.allocatable, **gpus})
     copy.also = queues.also
     promised = list(queues.promised)

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from deviceplugin.checkpoint import Entry
+from deviceplugin.devices import Sharing
 from deviceplugin.isolation import checks
 from deviceplugin.isolation.checks import Limited, Read, Verdict
 from deviceplugin.machine import MemoryLimit
@@ -104,7 +105,7 @@ def test_where_the_pod_is_limited_its_limit_counts_for_containers_without_one(
 def test_a_new_plugin_knows_the_limits_by_the_kubelets_checkpoint(text: str, limits: dict[str, int]) -> None:
     envs = {names.ENV_MEM_MIB: "4096", names.ENV_UUIDS: "GPU-0", names.MEMORY_LIMIT: text}
     record = Record()
-    record.load([Entry("uid-p", "main", names.GPU_MEM, (), envs)], an_inventory(16), names.Resources())
+    record.load([Entry("uid-p", "main", names.GPU_MEM, (), envs)], an_inventory(16), Sharing())
     assert record.limits("uid-p") == limits
     record.forget("uid-p")
     assert record.limits("uid-p") == {}

@@ -86,16 +86,16 @@ def test_where_the_driver_enforces_the_library_sets_none() -> None:
 def test_a_pod_that_demands_more_than_is_in_force_is_refused(
     isolation: Isolation | None, claim: adopt.Claim, refused: bool
 ) -> None:
-    assert (demands.refusal(claim, on(isolation, 16)) is not None) is refused
+    assert (demands.refusal(claim, {}, on(isolation, 16)) is not None) is refused
 
 
 def test_a_replica_of_a_whole_gpu_is_a_part() -> None:
     claim = a_claim("memory", whole=1)
-    assert demands.refusal(claim, on(PROMISED, 16, replicas={names.WHOLE_GPU: 4})) is not None
+    assert demands.refusal(claim, {}, on(PROMISED, 16, replicas={names.WHOLE_GPU: 4})) is not None
 
 
 def test_the_refusal_names_what_is_demanded_what_is_given_and_why_it_is_no_more() -> None:
-    reason = demands.refusal(a_claim("compute"), on(DRIVER, 16))
+    reason = demands.refusal(a_claim("compute"), {}, on(DRIVER, 16))
     assert reason is not None
     assert (reason.code, str(reason)) == (
         "NoIsolation",

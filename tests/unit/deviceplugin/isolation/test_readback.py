@@ -114,7 +114,7 @@ class Node:
         """The environment of the container that the checkpoint has; the plugin knows it from there."""
         env = {names.ENV_MEM_MIB: mib, names.ENV_UUIDS: gpus, names.VISIBLE_DEVICES: gpus}
         env |= {names.MEMORY_REQUEST: mib, names.MEMORY_LIMIT: mib}
-        self.record.load([Entry(POD, "main", names.GPU_MEM, (), env)], self.offer.inventory, names.Resources())
+        self.record.load([Entry(POD, "main", names.GPU_MEM, (), env)], self.offer.inventory, self.offer.sharing)
         return env
 
     def runs(self, env: dict[str, str], number: str = FIRST, hook: bool = True) -> Pod:

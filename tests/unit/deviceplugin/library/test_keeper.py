@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from deviceplugin.checkpoint import Entry
+from deviceplugin.devices import Sharing
 from deviceplugin.identify import RefusedError
 from deviceplugin.library import contract
 from deviceplugin.library.contract import Given
@@ -168,8 +169,8 @@ async def test_a_folder_that_cannot_be_used_is_looked_at_again(host: Host) -> No
 def test_a_new_plugin_knows_who_was_given_it_by_the_kubelets_checkpoint(text: str, limits: dict[str, int]) -> None:
     envs = {names.ENV_MEM_MIB: "4096", names.ENV_UUIDS: "GPU-0", contract.MEMORY: text}
     record = Record()
-    record.load([Entry(POD, "main", names.GPU_MEM, (), envs)], GPUS, names.Resources())
-    record.load([Entry("uid-hami", "main", names.GPU_MEM, (), {contract.MEMORY: "4096m"})], GPUS, names.Resources())
+    record.load([Entry(POD, "main", names.GPU_MEM, (), envs)], GPUS, Sharing())
+    record.load([Entry("uid-hami", "main", names.GPU_MEM, (), {contract.MEMORY: "4096m"})], GPUS, Sharing())
     assert record.limits_by_library(POD) == limits
     assert record.limits(POD) == {}
     assert record.limits_by_library("uid-hami") == {}, "what another plugin gave is not ours"

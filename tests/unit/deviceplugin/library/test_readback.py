@@ -83,7 +83,7 @@ class Node:
         provers: Any = {"library": LibraryProver(self.regions, self.processes)}
         self.checks = ReadBack(self.senses, self.cluster, self.record, self.watch, self.groups, provers, None)
         env = {names.ENV_MEM_MIB: "4096", names.ENV_UUIDS: "GPU-0", **ENV}
-        self.record.load([Entry(POD, "main", names.GPU_MEM, (), env)], self.offer.inventory, names.Resources())
+        self.record.load([Entry(POD, "main", names.GPU_MEM, (), env)], self.offer.inventory, Sharing())
 
     def runs(self, number: str = FIRST, started: str = STARTED) -> Library:
         """The kubelet starts the container; what its library writes."""

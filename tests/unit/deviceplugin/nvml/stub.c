@@ -2,7 +2,7 @@
  *
  * GPUs 0 and 1 are joined by two NVLinks, 2 and 3 hang on a switch with four links each. The environment says what
  * goes wrong: STUB_LOST=<index> falls off the bus, STUB_XID=<index>:<code> is reported once, STUB_HIDE=<name> is a
- * function that answers NOT_SUPPORTED. Layouts and numbers are those of nvml.h (NVML API reference, CUDA 13).
+ * function that answers NOT_SUPPORTED, STUB_SPLIT=<index> is a GPU with MIG devices at 0 and 2. Layouts and numbers are those of nvml.h (NVML API reference, CUDA 13).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
        TIMEOUT = 10, GPU_IS_LOST = 15, OPERATING_SYSTEM = 17,
-       VERSION_MISMATCH = 25, GPUS = 4 };
+       VERSION_MISMATCH = 25, GPUS = 4, PART = 100 };
 typedef int Return;
 typedef struct { int index; } *Device;
 typedef struct { int waiting; } *EventSet;
@@ -27,8 +27,14 @@ typedef struct { unsigned version; unsigned char cluster[16]; Return status; uns
 typedef struct { const char *group; unsigned long long soft, hard, used; } MemoryLimits;
 
 typedef struct { const char *group; unsigned long long soft, hard; } NewLimits;
+typedef struct { unsigned processors, copy, decoders, encoders, jpeg, ofa, slices, ownSlices;
+                 unsigned long long memory; } Attributes;
+typedef struct { Device device; unsigned id, profile, start, size; } InstanceInfo;
+typedef struct { unsigned version, id, peer, slices, count, processors, copy, decoders, encoders, jpeg, ofa;
+                 unsigned long long memory; char name[96]; } ProfileInfo;
 
 static struct { int index; } gpus[GPUS] = {{0}, {1}, {2}, {3}};
+static struct { int index; } parts[] = {{PART}, {PART + 1}, {PART + 2}};
 static struct { int waiting; } events;
 static int started;
 
@@ -53,12 +59,13 @@ Return nvmlDeviceGetHandleByIndex_v2(unsigned index, Device *device) {
 }
 Return nvmlDeviceGetUUID(Device device, char *text, unsigned length) {
     ANSWER(device);
-    snprintf(text, length, "GPU-00000000-0000-0000-0000-00000000000%d", device->index);
+    if (device->index < PART) snprintf(text, length, "GPU-00000000-0000-0000-0000-00000000000%d", device->index);
+    else snprintf(text, length, "MIG-00000000-0000-0000-0000-00000000000%d", device->index - PART);
     return OK;
 }
 Return nvmlDeviceGetName(Device device, char *text, unsigned length) {
     ANSWER(device);
-    snprintf(text, length, "NVIDIA H200");
+    snprintf(text, length, device->index < PART ? "NVIDIA H200" : "NVIDIA H200 MIG 1g.18gb+me");
     return OK;
 }
 Return nvmlDeviceGetMemoryInfo_v2(Device device, Memory *memory) {
@@ -101,7 +108,50 @@ Return nvmlDeviceGetPciInfo_v3(Device device, PciInfo *pci) {
 }
 Return nvmlDeviceGetMigMode(Device device, unsigned *current, unsigned *pending) {
     ANSWER(device);
-    *current = 0, *pending = device->index == wish("STUB_MIG");
+    *current = device->index == wish("STUB_SPLIT");
+    *pending = *current || device->index == wish("STUB_MIG");
+    return OK;
+}
+Return nvmlDeviceGetMaxMigDeviceCount(Device device, unsigned *count) {
+    ANSWER(device);
+    *count = 7;
+    return OK;
+}
+Return nvmlDeviceGetMigDeviceHandleByIndex(Device device, unsigned index, Device *part) {
+    ANSWER(device);
+    if (device->index != wish("STUB_SPLIT") || index > 2 || index == 1) return NOT_FOUND;
+    *part = (Device)&parts[index];
+    return OK;
+}
+Return nvmlDeviceGetAttributes_v2(Device device, Attributes *attributes) {
+    ANSWER(device);
+    *attributes = (Attributes){16, 1, 1, 0, 1, 0, 1, 1, 16896};
+    return OK;
+}
+Return nvmlDeviceGetGpuInstanceId(Device device, unsigned *id) {
+    ANSWER(device);
+    *id = 7 + device->index - PART;
+    return OK;
+}
+Return nvmlDeviceGetComputeInstanceId(Device device, unsigned *id) {
+    ANSWER(device);
+    *id = 0;
+    return OK;
+}
+Return nvmlDeviceGetGpuInstanceById(Device device, unsigned id, Device *instance) {
+    ANSWER(device);
+    *instance = (Device)&parts[id - 7];
+    return OK;
+}
+Return nvmlGpuInstanceGetInfo(Device instance, InstanceInfo *info) {
+    info->profile = 20;
+    return OK;
+}
+Return nvmlDeviceGetGpuInstanceProfileInfoV(Device device, unsigned profile, ProfileInfo *info) {
+    ANSWER(device);
+    if (info->version != (sizeof *info | 2 << 24)) return VERSION_MISMATCH;
+    if (profile != 7) return NOT_SUPPORTED;
+    info->id = 20;
     return OK;
 }
 Return nvmlDeviceGetFieldValues(Device device, int count, FieldValue *values) {
@@ -235,5 +285,7 @@ Return nvmlEventSetWait_v2(EventSet set, Event *event, unsigned milliseconds) {
     unsetenv("STUB_XID");
     event->device = (Device)&gpus[index];
     event->type = 8, event->data = code;
+    event->gpuInstance = event->computeInstance = ~0u;
+    if (index == wish("STUB_SPLIT")) event->gpuInstance = 9, event->computeInstance = 0;
     return OK;
 }

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from protos.contract import mig
+
 SOURCE = Path(__file__).with_name("stub.c")
 UUIDS = [f"GPU-00000000-0000-0000-0000-00000000000{i}" for i in range(4)]
 READ = """
@@ -68,6 +70,11 @@ def test_everything_is_read_through_the_real_binding(library: Path) -> None:
         "pci": "0000:11:00.0",
         "mig": False,
         "trouble": "",
+        "profile": "",
+        "parent": "",
+        "gi": -1,
+        "ci": -1,
+        "nodes": [],
     }
     assert machine["gpus"][2]["numa"] == 1
     kinds = {(a, b): kind for a, b, kind in machine["links"]}
@@ -209,3 +216,26 @@ def test_an_older_driver_lacks_the_call_and_all_else_works(older: Path) -> None:
     assert (machine["driver"], machine["limits"]) == ("595.91.07", False)
     assert [gpu["uuid"] for gpu in machine["gpus"]] == UUIDS
     assert all("does not tell" in said for said in told(older, READS, GROUP="/sys/fs/cgroup/some"))
+
+
+@pytest.mark.parametrize("hidden", ["", "nvmlDeviceGetName"])
+def test_mig_instances_are_read_through_the_real_binding(library: Path, hidden: str) -> None:
+    script = "source = NvmlSource(pynvml, mig=True); tell(source.read())"
+    (machine,) = told(library, script, SPLIT="1", HIDE=hidden)
+    assert [gpu["mig"] for gpu in machine["gpus"]] == [False, True, False, False, False, False]
+    first, second = machine["gpus"][4:]
+    assert (first["uuid"], second["uuid"]) == tuple(f"MIG-{'0' * 8}-0000-0000-0000-{n:012}" for n in (0, 2))
+    assert (first["index"], second["index"]) == (mig.index(1, 0), mig.index(1, 2))
+    assert {key: second[key] for key in ("profile", "mem_mib", "parent", "gi", "ci", "minor")} == {
+        "profile": "1g.18gb+me",
+        "mem_mib": 16_896,
+        "parent": UUIDS[1],
+        "gi": 9,
+        "ci": 0,
+        "minor": 2,
+    }
+
+
+def test_an_error_of_an_instance_is_read_through_the_real_binding(library: Path) -> None:
+    script = "source = NvmlSource(pynvml, mig=True); source.read(); tell(source.poll(0))"
+    assert told(library, script, SPLIT="1", XID="1:94") == [[[f"MIG-{'0' * 8}-0000-0000-0000-{2:012}", 94]]]

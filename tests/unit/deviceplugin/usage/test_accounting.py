@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from deviceplugin.usage.accounting import KEPT_S, PAUSE_S, Accounting, Owner, Time
+from deviceplugin import devices
+from deviceplugin.devices import Sharing
+from deviceplugin.mig.strategy import Strategy
+from deviceplugin.usage.accounting import KEPT_S, PAUSE_S, Accounting, Owner, Placed, Time
+from deviceplugin.usage.holders import Promise
 from deviceplugin.usage.places import GONE, OUTSIDE
+from deviceplugin.usage.processes import Process, Sample
 from protos.contract.bounds import OWNERS
 from protos.contract.isolation import Isolation
-from protos.contract.measured import WHOLE, Use
+from protos.contract.measured import INSTANCE, WHOLE, Use
+from tests.unit.deviceplugin.builders import a_split_machine
 from tests.unit.deviceplugin.usage.made import GIB, a_holder, an_inventory, group, on, silent
 
 NODE = an_inventory(16, 16)
@@ -141,3 +147,28 @@ def test_thousands_of_processes_are_one_row_for_each_container() -> None:
     uses = Accounting().look(0, NODE, [a_holder(1), a_holder(2), a_holder(3)], [on(0, *processes)])
     assert sum(use.processes for use in uses) == 4999
     assert len(uses) == 3
+
+
+class TestInstances:
+    node = devices.inventory(a_split_machine("1g.10gb", "3g.40gb"), {"GPU-0": "mig"}, Sharing(mig=Strategy.MIXED))
+
+    def sample(self, uuid: str, *pids: int) -> Placed:
+        processes = tuple(Process(pid, GIB) for pid in pids)
+        return Placed(Sample(uuid, processes), {pid: (group(pid), pid) for pid in pids})
+
+    def test_a_process_on_an_instance_is_not_counted_for_its_gpu_again(self) -> None:
+        promise = Promise("main", "MIG-0-0", 9728, True)
+        holder = a_holder(1, promises=(promise,), parts={"MIG-0-0": 1 / 7})
+        placed = [self.sample("GPU-0", 1, 3), self.sample("MIG-0-0", 1), self.sample("MIG-0-1")]
+        uses = Accounting().look(0, self.node, [holder, a_holder(3, 0)], placed)
+        assert {(use.uuid, use.pod, use.used) for use in uses} == {("GPU-0", "p3", GIB), ("MIG-0-0", "p1", GIB)}
+        (own,) = [use for use in uses if use.pod == "p1"]
+        assert (own.level, own.whole, own.enforced, own.promised) == (INSTANCE, True, True, 9728 * 2**20)
+
+    def test_time_on_an_instance_counts_as_its_part_of_a_gpu(self) -> None:
+        accounting = Accounting()
+        holder = a_holder(1, promises=(Promise("main", "MIG-0-0", 9728, True),), parts={"MIG-0-0": 1 / 7})
+        for now in (0.0, 70.0):
+            accounting.look(now, self.node, [holder], [self.sample("MIG-0-0", 1)])
+        assert accounting.times[DEFAULT].promised == pytest.approx(10)
+        assert accounting.times[DEFAULT].memory == pytest.approx(10 * GIB / (9728 * 2**20))

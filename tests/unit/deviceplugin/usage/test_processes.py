@@ -12,6 +12,7 @@ import pytest
 from deviceplugin.machine import SourceError
 from deviceplugin.usage.processes import FakeProcesses, NvmlProcesses, Process
 from protos.files import FileError
+from tests.unit.deviceplugin.fake_mig import Device, MigNvml, a_gpu
 from tests.unit.deviceplugin.fake_nvml import FakeNvml, Gpu
 
 MIB = 2**20
@@ -141,3 +142,43 @@ def test_a_process_that_cannot_be_is_refused(tmp_path: Path, process: str) -> No
     file.write_text(f"gpus: [{{processes: [{process}]}}]\n")
     with pytest.raises(FileError):
         FakeProcesses(str(file), "n")
+
+
+class SplitDriver(MigNvml, Driver):
+    """A fake driver with GPUs in MIG mode."""
+
+    def __getattr__(self, name: str) -> Any:
+        if "RunningProcesses" not in name:
+            return MigNvml.__getattr__(self, name)
+
+        def call(device: Gpu | Device) -> Any:
+            if isinstance(device, Device):
+                return device.get("processes") if name == COMPUTE else []
+            return [a_process(1, 100), a_process(2, 200)] if name == COMPUTE else []
+
+        return call
+
+
+def test_processes_on_mig_instances_are_listed_for_the_instance_and_for_the_gpu() -> None:
+    one = Device("MIG-a", processes=[a_process(1, 100)])
+    two = Device("MIG-b", processes=pynvml.NVMLError_NoPermission())
+    nvml = SplitDriver(a_gpu(0, one, None, two))
+    nvml.used = pynvml.NVMLError_NotSupported()
+    card, first, second = NvmlProcesses(nvml).read()
+    assert (card.uuid, [process.pid for process in card.processes]) == ("GPU-0", [1, 2])
+    assert (first.uuid, first.processes, first.sm) == ("MIG-a", (Process(1, 100 * MIB),), None)
+    assert (second.uuid, second.processes) == ("MIG-b", ())
+
+
+def test_instances_that_cannot_be_enumerated_cost_their_gpu_nothing() -> None:
+    nvml = SplitDriver(a_gpu(0, devices=pynvml.NVMLError_Unknown()))
+    assert [sample.uuid for sample in NvmlProcesses(nvml).read()] == ["GPU-0"]
+
+
+def test_a_fake_instance_has_processes(tmp_path: Path) -> None:
+    path = tmp_path / "gpus.yaml"
+    path.write_text(
+        "gpus: [{health: mig, instances: [{profile: 1g.10gb, uuid: MIG-a, processes: [{pid: 7, memMiB: 5}]}]}]"
+    )
+    _, found = FakeProcesses(str(path), "n").read()
+    assert (found.uuid, found.processes) == ("MIG-a", (Process(7, 5 * MIB),))
