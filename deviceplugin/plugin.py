@@ -24,7 +24,7 @@ from deviceplugin.isolation.levels import Mode, OnMismatch
 from deviceplugin.isolation.pod_limits import PodLimits
 from deviceplugin.isolation.probe import Probe
 from deviceplugin.isolation.provers import DriverProver, Prover
-from deviceplugin.isolation.readback import ReadBack
+from deviceplugin.isolation.readback import ReadBack, Remedies
 from deviceplugin.isolation.resizing import Resizing
 from deviceplugin.isolation.watch import Watch
 from deviceplugin.library import parts as library
@@ -156,8 +156,7 @@ class Plugin:
             watch=self._isolation,
             groups=self.settings.cgroup_root,
             provers=provers,
-            evictor=Evictor(self.cluster) if evicts else None,
-            limits=self._limits,
+            remedies=Remedies(Evictor(self.cluster) if evicts else None, self._limits),
         )
 
     def _make_partner(self, folder: Path) -> Partner:

@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -59,6 +60,17 @@ class _Check(msgspec.Struct):
     """The last look saw it without a limit of the library: a process that ends may look so for a moment."""
 
 
+class Remedies(NamedTuple):
+    """What is done about a container without its limit, besides telling it."""
+
+    evictor: Evictor | None = None
+    limits: Limits | None = None
+    """The helper, which limits what runs without a limit."""
+
+
+ONLY_TOLD = Remedies()
+
+
 class ReadBack:
     """The checks of all running containers of this node that have limits."""
 
@@ -70,16 +82,12 @@ class ReadBack:
         watch: Watch,
         groups: Path,
         provers: Mapping[Limiter, Prover],
-        evictor: Evictor | None,
-        limits: Limits | None = None,
+        remedies: Remedies = ONLY_TOLD,
     ) -> None:
-        """`groups` is the root of the host's control groups. Without `evictor`, mismatches are only told.
-
-        `limits` is the helper, which limits what runs without a limit.
-        """
+        """`groups` is the root of the host's control groups."""
         self._senses, self._cluster, self._record = senses, cluster, record
         self._watch, self._groups, self._provers = watch, groups, provers
-        self._evictor, self._limits = evictor, limits
+        self._evictor, self._limits = remedies
         self._checks: dict[Key, _Check] = {}
 
     async def run(self) -> None:

@@ -176,6 +176,22 @@ def test_the_extender_and_the_plugin_correct_it_through_status(cluster: Cluster,
     assert allocation(cluster, pod) == "third"
 
 
+@pytest.mark.core
+def test_the_extender_alone_says_what_is_booked_for_a_running_pod(cluster: Cluster, account: Account, pod: str) -> None:
+    booked = annotated(names.RESIZED, "{}")
+    for api, path in (
+        (cluster.api, pod),
+        (cluster.api, f"{pod}/status"),
+        (account("gangshare-plugin", "node-1"), f"{pod}/status"),
+    ):
+        with pytest.raises(ApiError, match="it says what gangshare has booked for a running pod"):
+            api.patch(path, booked)
+    account("gangshare-scheduler").patch(f"{pod}/status", booked)
+    assert cluster.api.get(pod)["metadata"]["annotations"][names.RESIZED] == "{}"
+    with pytest.raises(ApiError, match="it says what gangshare has booked for a running pod"):
+        cluster.api.patch(pod, annotated(names.RESIZED, None))
+
+
 # Who may write gangshare.io/reservation.
 
 ROOM = '{"v":1,"rooms":{},"until":"2100-01-01T00:00:00Z"}'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.refusals import admission, asks, gangs, queues, rooms, states, values
+from tests.unit.refusals import admission, asks, gangs, queues, rooms, starts, states, values
 from tests.unit.refusals.case import Section
 
 PENDING = Section(
@@ -11,5 +11,5 @@ PENDING = Section(
     "`gangshare explain pod NAME`, name what is missing and what would fit.",
     [*rooms.ROOMS, *rooms.CLASSES, *queues.QUEUES, *states.STATES],
 )
-SECTIONS = (asks.SECTION, PENDING, gangs.SECTION, values.SECTION, admission.SECTION)
+SECTIONS = (asks.SECTION, PENDING, gangs.SECTION, values.SECTION, admission.SECTION, starts.SECTION)
 CASES = [case for section in SECTIONS for case in section.cases]

@@ -102,6 +102,13 @@ RULINGS = [
         "leave it out of pods, templates and backups",
     ),
     _right(
+        "gangshare-allocation",
+        "the annotation gangshare.io/resized may not be changed: it says what gangshare has booked for a running pod; use "
+        "gangshare resize, and leave it out of pod templates",
+        "test_the_extender_alone_says_what_is_booked_for_a_running_pod",
+        "use `gangshare resize`",
+    ),
+    _right(
         "gangshare-reservation",
         "the annotation gangshare.io/reservation may not be <set, changed or removed> by <user>: it has GPUs kept for "
         "pods that wait; gangshare defrag --apply sets it through pods/status, with the right to create reservations "

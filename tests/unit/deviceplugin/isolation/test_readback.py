@@ -19,7 +19,7 @@ from deviceplugin.isolation.checks import STATES, Limiter
 from deviceplugin.isolation.evict import Evictor
 from deviceplugin.isolation.levels import Mode
 from deviceplugin.isolation.provers import DriverProver, Prover
-from deviceplugin.isolation.readback import ReadBack
+from deviceplugin.isolation.readback import ReadBack, Remedies
 from deviceplugin.machine import Machine, MemoryLimit, Xid
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
@@ -107,7 +107,9 @@ class Node:
         self.senses = Senses(self.source, health, self.offer, kubelet, self.metrics, self.cluster.tell_node, self.watch)
         evictor = Evictor(self.cluster) if evicts else None
         provers: dict[Limiter, Prover] = {"driver": DriverProver(self.source, pods=False)}
-        self.checks = ReadBack(self.senses, self.cluster, self.record, self.watch, self.root, provers, evictor)
+        self.checks = ReadBack(
+            self.senses, self.cluster, self.record, self.watch, self.root, provers, Remedies(evictor)
+        )
         self.kubelet = kubelet
 
     def given(self, mib: str = "4096", gpus: str = "GPU-0") -> dict[str, str]:

@@ -81,7 +81,7 @@ class Node:
         tell = self.cluster.tell_node
         self.senses = Senses(self.source, Health(), self.offer, self.kubelet, self.metrics, tell, self.watch)
         provers: Any = {"library": LibraryProver(self.regions, self.processes)}
-        self.checks = ReadBack(self.senses, self.cluster, self.record, self.watch, self.groups, provers, None)
+        self.checks = ReadBack(self.senses, self.cluster, self.record, self.watch, self.groups, provers)
         env = {names.ENV_MEM_MIB: "4096", names.ENV_UUIDS: "GPU-0", **ENV}
         self.record.load([Entry(POD, "main", names.GPU_MEM, (), env)], self.offer.inventory, Sharing())
 
