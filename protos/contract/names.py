@@ -46,10 +46,13 @@ ON_COMPLETION = f"{DOMAIN}/on-completion"
 ELASTIC = f"{DOMAIN}/elastic"
 SCHEDULE_TIMEOUT_SECONDS = f"{DOMAIN}/schedule-timeout-seconds"
 
+# The usual namespace of the installation, and the variable by which users name another.
+NAMESPACE = "gangshare-system"
+NAMESPACE_VARIABLE = "GANGSHARE_NAMESPACE"
+
 # The scheduling gate of members that wait for a plan.
 PLAN_GATE = f"{DOMAIN}/plan"
-# Of its webhook: the namespace of certificate and Service, the name of the configuration, the URL path.
-NAMESPACE = "gangshare-system"
+# Of its webhook: the name of the configuration, the URL path.
 WEBHOOK = "gangshare-webhook"
 WEBHOOK_PATH = "/gate"
 
