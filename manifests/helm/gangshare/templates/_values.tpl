@@ -51,3 +51,8 @@
   {{- printf "%s:%s" $name (.image.tag | default .tag | toString) }}
 {{- end }}
 {{- end }}
+
+{{/* The workload that is ready last. */}}
+{{- define "gangshare.awaited" -}}
+{{- get (dict "own" "deployment/gangshare-scheduler" "standalone" "daemonset/gangshare-plugin") .Values.layout | default "daemonset/gangshare-extender" }}
+{{- end }}
