@@ -69,6 +69,9 @@ CORDONED_GPUS = f"{DOMAIN}/cordoned-gpus"
 # The label of nodes whose GPUs are given over to MPS.
 MPS = f"{DOMAIN}/mps"
 
+# The label of nodes whose plugin has a configuration of its own; the Helm chart reads it.
+PLUGIN_CONFIG = f"{DOMAIN}/plugin-config"
+
 # Writers: managedFields manager and Event component.
 PLUGIN = "gangshare-plugin"
 EXTENDER = "gangshare-extender"

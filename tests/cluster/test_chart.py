@@ -151,6 +151,35 @@ def test_an_upgrade_and_a_rollback_leave_pods_running_and_a_gang_waiting(release
     cluster.wait_phase("after", "Running", timeout=60)
 
 
+def test_a_node_gets_the_plugin_of_its_label_and_its_pods_run_on(release: Release) -> None:
+    cluster = release.cluster
+    before = cluster.pod("stays")
+    node = before["spec"]["nodeName"]
+    release.run(f"kubectl label node {node} {names.PLUGIN_CONFIG}=patient")
+
+    release.upgrade("plugin.configs.patient.args.cool-down=900")
+
+    wait_for(lambda: plugin_of(cluster, node) == ("gangshare-plugin-patient", "--cool-down=900"), 60, "its plugin")
+    assert unchanged(cluster, before)
+    cluster.create_pod(a_gpu_pod("beside", mem=10, nodeSelector={"kubernetes.io/hostname": node}))
+    cluster.wait_phase("beside", "Running", timeout=60)
+    release.run(f"kubectl label node {node} {names.PLUGIN_CONFIG}-")
+    wait_for(lambda: plugin_of(cluster, node) == ("gangshare-plugin", ""), 60, "the usual plugin")
+    assert unchanged(cluster, before)
+
+
+def plugin_of(cluster: Cluster, node: str) -> tuple[str, str]:
+    """The DaemonSet of the one plugin that is ready on a node, and its cool-down."""
+    (pod,) = [
+        pod
+        for pod in cluster.pods(NAMESPACE)
+        if pod["spec"]["nodeName"] == node and pod["spec"]["containers"][0]["name"] == "plugin"
+    ]
+    assert all(one["ready"] for one in pod["status"]["containerStatuses"])
+    args = [arg for arg in pod["spec"]["containers"][0]["args"] if "cool-down" in arg]
+    return str(pod["metadata"]["labels"]["app.kubernetes.io/name"]), "".join(args)
+
+
 def left_over(cluster: Cluster) -> set[str]:
     """All objects of ours in the cluster, by kind and name; what the API server makes by itself left out."""
     kinds = cluster.kubectl("api-resources", "--verbs=list", "--output=name").split()

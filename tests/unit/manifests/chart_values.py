@@ -135,9 +135,21 @@ def _closed(given: Json, before: str) -> Json:
         path = f"{before}{key}"
         inner = isinstance(value, dict) and path not in told
         fields[key] = _closed(value, f"{path}.") if inner else _leaf(path, value) | {"description": told[path]}
+    if before == "plugin.":
+        fields["configs"] = _configs(fields)
     if not before:
         fields["global"] = fields["global"] | {"additionalProperties": True}
     return {"type": "object", "properties": fields, "additionalProperties": False}
+
+
+def _configs(fields: Json) -> Json:
+    """Values of the plugin, except for those of the one account, by the names of configurations."""
+    inner = {name: field for name, field in fields.items() if name not in ("configs", "serviceAccount")}
+    return fields["configs"] | {
+        "type": "object",
+        "propertyNames": {"pattern": "^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$"},
+        "additionalProperties": {"type": "object", "properties": inner, "additionalProperties": False},
+    }
 
 
 def _leaf(path: str, value: Any) -> Json:

@@ -71,7 +71,8 @@ class Chart:
 
     def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """A command of helm, whatever becomes of it."""
-        return subprocess.run([self.helm, *arguments], capture_output=True, text=True, check=False)
+        command: list[str | Path] = [self.helm, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def template(
         self, values: Json | None = None, *, namespace: str = "gangshare-system", version: str = "v1.36.3"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import shlex
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from extender.cli import scheduler_config
 from extender.metrics import TABLE
 from protos.contract import names
 from tests.unit.manifests import chart_values
-from tests.unit.manifests.conftest import CHART, Chart, Json, Objects
+from tests.unit.manifests.conftest import CHART, ROOT, Chart, Json, Objects
 from tests.unit.manifests.sameness import OF_HELM
 
 pytestmark = pytest.mark.timeout(900)  # the first test may build helm
@@ -281,6 +283,45 @@ def test_monitors_name_ports_that_pods_have_and_metrics_that_exist(chart: Chart)
     assert asked <= known
 
 
+def test_nodes_with_a_label_get_the_plugin_of_its_configuration_and_all_others_the_usual_one(chart: Chart) -> None:
+    mine = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}}  # fmt: skip
+    configs: Json = {
+        "mounts": {"deviceListStrategy": "volume-mounts"},
+        "slow": {"args": {"cool-down": 900}, "nodeSelector": {"rack": "7"}},
+    }
+    plugin: Json = {"affinity": mine, "args": {"cool-down": 60}, "configs": configs}
+    objects = chart.objects({"plugin": plugin, "prometheus": {"podMonitor": {"enabled": True}}})
+    sets = objects.of("DaemonSet")
+    assert set(sets) == {"gangshare-plugin", "gangshare-plugin-mounts", "gangshare-plugin-slow"}
+    for name, one in sets.items():
+        selector = one["spec"]["selector"]["matchLabels"]
+        assert selector == {"app.kubernetes.io/name": name}
+        assert selector.items() <= one["spec"]["template"]["metadata"]["labels"].items()
+    (monitor,), policy = objects.of("PodMonitor").values(), objects.of("NetworkPolicy")["gangshare-plugin"]
+    for selector in (monitor["spec"]["selector"], policy["spec"]["podSelector"]):
+        assert set(selector["matchExpressions"][0]["values"]) == set(sets)
+    usual, mounts, slow = (templates(objects)[f"DaemonSet/{name}"]["spec"] for name in sorted(sets))
+    (term,) = usual["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [one["operator"] for one in term["matchExpressions"]] == ["In", "NotIn"]
+    assert term["matchExpressions"][1] == {
+        "key": names.PLUGIN_CONFIG, "operator": "NotIn", "values": ["mounts", "slow"],
+    }  # fmt: skip
+    assert mounts["nodeSelector"] == {"nvidia.com/gpu.present": "true", names.PLUGIN_CONFIG: "mounts"}
+    assert slow["nodeSelector"] == {"rack": "7", names.PLUGIN_CONFIG: "slow"}
+    cooled = [next(a for a in one["containers"][0]["args"] if "cool-down" in a) for one in (usual, mounts, slow)]
+    assert cooled == ["--cool-down=60", "--cool-down=60", "--cool-down=900"]
+    assert "--device-list-strategy=volume-mounts" in mounts["containers"][0]["args"]
+
+
+@pytest.mark.parametrize(
+    ("configs", "named"),
+    [({"a": {"args": {"cooldown": 1}}}, "'cooldown' not allowed"), ({"A_b": {}}, "A_b"), ({"a": {"x": 1}}, "'x'")],
+)
+def test_a_mistake_in_a_configuration_is_named(chart: Chart, configs: Json, named: str) -> None:
+    assert named in chart.refusal({"plugin": {"configs": configs}})
+
+
 def test_openshift_lets_each_account_do_what_its_pods_do(chart: Chart) -> None:
     objects = chart.objects(EVERYTHING)
     allowed = objects.of("SecurityContextConstraints")
@@ -290,3 +331,33 @@ def test_openshift_lets_each_account_do_what_its_pods_do(chart: Chart) -> None:
         assert one["users"] == [f"system:serviceaccount:gangshare-system:{spec['serviceAccountName']}"]
         assert one["allowHostPID"] is spec.get("hostPID", False)
         assert one["allowPrivilegedContainer"] is spec["containers"][0]["securityContext"].get("privileged", False)
+
+
+PAGES = ("README.md", "docs/helm.md", "manifests/helm/gangshare/README.md")
+COMMANDS = sorted(
+    {
+        line.strip()
+        for of in PAGES
+        for line in (ROOT / of).read_text().splitlines()
+        if line.startswith("    ") and line.strip().startswith("helm ")
+    }
+)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_on_the_pages_is_one_that_helm_takes(chart: Chart, line: str) -> None:
+    words = shlex.split(line)
+    assert words[1] in ("install", "upgrade", "rollback", "uninstall")
+    known = set(re.findall(r"--[a-z-]+", chart.run(words[1], "--help").stdout))
+    assert {word for word in words if word.startswith("--")} <= known
+    assert all((ROOT / word).is_dir() for word in words if word.startswith("manifests/"))
+
+
+def test_the_values_on_the_pages_are_those_of_the_chart(chart: Chart) -> None:
+    given = [word for line in COMMANDS for flag, word in itertools.pairwise(shlex.split(line)) if flag == "--set"]
+    page = (ROOT / "docs/helm.md").read_text()
+    given += re.findall(r"`([a-zA-Z.-]+=[^`]+)`", page)
+    assert len(given) > 15
+    for setting in given:
+        done = chart.run("template", "g", CHART, "--kube-version=v1.36.3", "--set", setting)
+        assert done.returncode == 0, done.stderr

@@ -130,3 +130,43 @@ volumeMounts:
 {{- include "gangshare.pod" (dict "root" $root "template" $template "values" $values) }}
 {{- include "gangshare.container" (dict "root" $root "container" $container "image" $root.Values.plugin.image "tag" $root.Chart.AppVersion "values" $values) }}
 {{- end }}
+
+{{/* The labels of the plugins of all nodes, as a selector in JSON. */}}
+{{- define "gangshare.pluginPods" -}}
+{{- $names := list "gangshare-plugin" }}
+{{- range keys .Values.plugin.configs | sortAlpha }}{{- $names = append $names (printf "gangshare-plugin-%s" .) }}{{- end }}
+{{- if .Values.plugin.configs }}
+  {{- dict "matchExpressions" (list (dict "key" "app.kubernetes.io/name" "operator" "In" "values" $names)) | toJson }}
+{{- else }}
+  {{- dict "matchLabels" (dict "app.kubernetes.io/name" "gangshare-plugin") | toJson }}
+{{- end }}
+{{- end }}
+
+{{/*
+The DaemonSet of a configuration on the nodes whose label names it, changed in place. Takes root, object and the
+configuration's name. Without a name: of all other nodes.
+*/}}
+{{- define "gangshare.configured" -}}
+{{- $label := "gangshare.io/plugin-config" }}
+{{- $template := .object.spec.template }}
+{{- if .name }}
+  {{- $ours := printf "gangshare-plugin-%s" .name }}
+  {{- $_ := set .object.metadata "name" $ours }}
+  {{- range list .object.metadata.labels .object.spec.selector.matchLabels $template.metadata.labels }}
+    {{- $_ := set . "app.kubernetes.io/name" $ours }}
+  {{- end }}
+  {{- $_ := set $template.spec "nodeSelector" (merge (dict $label .name) ($template.spec.nodeSelector | default dict)) }}
+{{- else if .root.Values.plugin.configs }}
+  {{- $other := dict "key" $label "operator" "NotIn" "values" (keys .root.Values.plugin.configs | sortAlpha) }}
+  {{- $affinity := deepCopy ($template.spec.affinity | default dict) }}
+  {{- $ofNodes := $affinity.nodeAffinity | default dict }}
+  {{- $required := $ofNodes.requiredDuringSchedulingIgnoredDuringExecution | default dict }}
+  {{- $terms := $required.nodeSelectorTerms | default (list (dict)) }}
+  {{- range $terms }}
+    {{- $_ := set . "matchExpressions" (append (.matchExpressions | default list) $other) }}
+  {{- end }}
+  {{- $_ := set $ofNodes "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) }}
+  {{- $_ := set $affinity "nodeAffinity" $ofNodes }}
+  {{- $_ := set $template.spec "affinity" $affinity }}
+{{- end }}
+{{- end }}
