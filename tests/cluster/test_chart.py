@@ -19,10 +19,16 @@ from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import a_gpu_pod
 from tests.cluster.process import wait_for
+from tests.cluster.test_install import overlay
 
 pytestmark = pytest.mark.timeout(1800)  # a first run makes a base image and two images on it, and helm
 NAMESPACE = "gpus"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/gangshare-scheduler"
+IN_MANIFESTS = {
+    "plugin": "gangshare/plugin",
+    "extender": "gangshare/extender",
+    "scheduler": "registry.k8s.io/kube-scheduler",
+}
 AUTOMATIC = "kube-aggregator.kubernetes.io/automanaged"
 GROUPS = "/apis/gangshare.io/v1alpha1"
 
@@ -49,8 +55,8 @@ class Release:
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout
 
-    def install(self) -> str:
-        options = f"--namespace {NAMESPACE} --create-namespace --values {self.values} --wait --timeout 5m"
+    def install(self, options: str = f"--namespace {NAMESPACE}") -> str:
+        options += f" --create-namespace --values {self.values} --wait --timeout 5m"
         return self.run(f"helm install gangshare manifests/helm/gangshare {options}")
 
     def upgrade(self, *settings: str) -> None:
@@ -170,11 +176,13 @@ def test_a_node_gets_the_plugin_of_its_label_and_its_pods_run_on(release: Releas
 
 def plugin_of(cluster: Cluster, node: str) -> tuple[str, str]:
     """The DaemonSet of the one plugin that is ready on a node, and its cool-down."""
-    (pod,) = [
+    found = [
         pod
         for pod in cluster.pods(NAMESPACE)
         if pod["spec"]["nodeName"] == node and pod["spec"]["containers"][0]["name"] == "plugin"
     ]
+    assert len(found) == 1
+    pod = found[0]
     assert all(one["ready"] for one in pod["status"]["containerStatuses"])
     args = [arg for arg in pod["spec"]["containers"][0]["args"] if "cool-down" in arg]
     return str(pod["metadata"]["labels"]["app.kubernetes.io/name"]), "".join(args)
@@ -219,6 +227,22 @@ def test_installed_again_it_knows_what_runs(release: Release) -> None:
     pod = cluster.wait_phase("again", "Running", timeout=60)
     assert unchanged(cluster, before)
     assert given(pod).isdisjoint(given(before))
+
+
+def test_helm_takes_over_what_kustomize_installed(release: Release, built: Mapping[str, builds.Built]) -> None:
+    cluster = release.cluster
+    before = cluster.pod("stays")
+    release.uninstall()
+    images_of = {IN_MANIFESTS[part]: one for part, one in built.items()}
+    cluster.apply(overlay(cluster.dir / "install", "fake", images_of))
+    release.run(f"kubectl -n {names.NAMESPACE} rollout status deployment/gangshare-scheduler")
+
+    release.install(f"--namespace {names.NAMESPACE} --take-ownership")
+
+    assert f"{NAMESPACE}\t" not in release.run("helm list --all-namespaces")
+    assert unchanged(cluster, before)
+    cluster.create_pod(a_gpu_pod("taken", mem=10))
+    cluster.wait_phase("taken", "Running", timeout=60)
 
 
 def given(pod: Json) -> set[str]:

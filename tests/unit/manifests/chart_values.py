@@ -145,7 +145,8 @@ def _closed(given: Json, before: str) -> Json:
 def _configs(fields: Json) -> Json:
     """Values of the plugin, except for those of the one account, by the names of configurations."""
     inner = {name: field for name, field in fields.items() if name not in ("configs", "serviceAccount")}
-    return fields["configs"] | {
+    return {
+        "description": fields["configs"]["description"],
         "type": "object",
         "propertyNames": {"pattern": "^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$"},
         "additionalProperties": {"type": "object", "properties": inner, "additionalProperties": False},

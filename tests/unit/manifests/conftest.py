@@ -78,9 +78,10 @@ class Chart:
         self, values: Json | None = None, *, namespace: str = "gangshare-system", version: str = "v1.36.3"
     ) -> subprocess.CompletedProcess[str]:
         """What helm makes of these values, for this version of Kubernetes."""
-        command = [self.helm, "template", "gangshare", CHART, f"--namespace={namespace}", f"--kube-version={version}"]
+        options = [f"--namespace={namespace}", f"--kube-version={version}", "--values=-"]
+        command: list[str | Path] = [self.helm, "template", "gangshare", CHART, *options]
         given = json.dumps(values or {})
-        return subprocess.run([*command, "--values=-"], input=given, capture_output=True, text=True, check=False)
+        return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
 
     def objects(self, values: Json | None = None, **options: str) -> Objects:
         done = self.template(values, **options)
