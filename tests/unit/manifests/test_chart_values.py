@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -361,3 +362,12 @@ def test_the_values_on_the_pages_are_those_of_the_chart(chart: Chart) -> None:
     for setting in given:
         done = chart.run("template", "g", CHART, "--kube-version=v1.36.3", "--set", setting)
         assert done.returncode == 0, done.stderr
+
+
+def test_a_packaged_chart_makes_the_same(chart: Chart, tmp_path: Path) -> None:
+    packed = chart.run("package", CHART, "--destination", tmp_path)
+    assert packed.returncode == 0, packed.stderr
+    (archive,) = tmp_path.iterdir()
+    made = [chart.run("template", "g", source, "--kube-version=v1.34.4") for source in (archive, CHART)]
+    assert made[0].stdout == made[1].stdout != ""
+    assert not made[0].stderr, "no links are told of"
