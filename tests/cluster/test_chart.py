@@ -134,6 +134,18 @@ def test_from_nothing_to_a_running_sample_by_the_commands_that_are_told(release:
     assert printed.startswith(share["uuid"])
 
 
+def test_only_the_namespace_of_the_release_names_gpus_to_the_runtime(release: Release) -> None:
+    pod = a_gpu_pod("names-all")
+    pod["spec"]["containers"][0]["env"] = [{"name": names.VISIBLE_DEVICES, "value": "all"}]
+    line = f"kubectl create --dry-run=server --filename {release.cluster.dir / 'pod.json'} --namespace"
+
+    (release.cluster.dir / "pod.json").write_text(json.dumps(pod | {"metadata": {"name": "names-all"}}))
+
+    release.run(f"{line} {NAMESPACE}")
+    with pytest.raises(AssertionError, match=f"no container may set {names.VISIBLE_DEVICES}"):
+        release.run(f"{line} default")
+
+
 def test_an_upgrade_and_a_rollback_leave_pods_running_and_a_gang_waiting(release: Release) -> None:
     cluster = release.cluster
     cluster.create_pod(a_gpu_pod("stays", whole=1))
@@ -155,6 +167,23 @@ def test_an_upgrade_and_a_rollback_leave_pods_running_and_a_gang_waiting(release
         cluster.api.delete(f"/api/v1/namespaces/default/pods/train-{number}", gracePeriodSeconds="1")
     cluster.create_pod(a_gpu_pod("after", mem=10))
     cluster.wait_phase("after", "Running", timeout=60)
+
+
+def test_what_the_api_server_asks_is_trusted_in_this_namespace(release: Release) -> None:
+    cluster = release.cluster
+
+    release.upgrade("visibility.enabled=true", "gate=webhook")
+
+    shown = wait_for(lambda: json.loads(release.run("kubectl get gpus --output=json"))["items"], 60, "GPUs")
+    assert len(shown) == 16
+
+    def gated() -> bool:
+        name = f"gated-{time.monotonic_ns()}"
+        made = cluster.create_pod(a_gpu_pod(name, whole=8, annotations={names.GROUP: name, names.MIN_MEMBER: "3"}))
+        cluster.api.delete(f"/api/v1/namespaces/default/pods/{name}", gracePeriodSeconds="0")
+        return [gate["name"] for gate in made["spec"].get("schedulingGates", [])] == [names.PLAN_GATE]
+
+    wait_for(gated, 90, "a gated pod", every=1)
 
 
 def test_a_node_gets_the_plugin_of_its_label_and_its_pods_run_on(release: Release) -> None:
