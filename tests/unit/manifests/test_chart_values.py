@@ -308,6 +308,9 @@ def test_nodes_with_a_label_get_the_plugin_of_its_configuration_and_all_others_t
     assert term["matchExpressions"][1] == {
         "key": names.PLUGIN_CONFIG, "operator": "NotIn", "values": ["mounts", "slow"],
     }  # fmt: skip
+    for spec in (usual, mounts, slow):  # it starts when that of the former label has ended
+        (apart,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert apart == {"topologyKey": "kubernetes.io/hostname", "labelSelector": policy["spec"]["podSelector"]}
     assert mounts["nodeSelector"] == {"nvidia.com/gpu.present": "true", names.PLUGIN_CONFIG: "mounts"}
     assert slow["nodeSelector"] == {"rack": "7", names.PLUGIN_CONFIG: "slow"}
     cooled = [next(a for a in one["containers"][0]["args"] if "cool-down" in a) for one in (usual, mounts, slow)]

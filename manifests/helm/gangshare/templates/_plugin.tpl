@@ -149,6 +149,14 @@ configuration's name. Without a name: of all other nodes.
 {{- define "gangshare.configured" -}}
 {{- $label := "gangshare.io/plugin-config" }}
 {{- $template := .object.spec.template }}
+{{- if .root.Values.plugin.configs }}{{- /* a plugin starts when that of the former label has ended */}}
+  {{- $affinity := deepCopy ($template.spec.affinity | default dict) }}
+  {{- $apart := $affinity.podAntiAffinity | default dict }}
+  {{- $ours := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (include "gangshare.pluginPods" .root | fromJson) }}
+  {{- $_ := set $apart "requiredDuringSchedulingIgnoredDuringExecution" (append ($apart.requiredDuringSchedulingIgnoredDuringExecution | default list) $ours) }}
+  {{- $_ := set $affinity "podAntiAffinity" $apart }}
+  {{- $_ := set $template.spec "affinity" $affinity }}
+{{- end }}
 {{- if .name }}
   {{- $ours := printf "gangshare-plugin-%s" .name }}
   {{- $_ := set .object.metadata "name" $ours }}
