@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from extender.cli.errors import CommandError
-from extender.cli.options import DEFAULT_SERVER, PORT_FORWARD
+from extender.cli.options import DEFAULT_SERVER, port_forward
 from protos.contract import names
 from protos.contract.printable import printable, printable_json
 
@@ -60,7 +60,7 @@ def fetch(
         cause = getattr(error, "reason", error)
         raise CommandError(
             f"no extender answers at {server} ({cause}).\n"
-            f"In another terminal: {PORT_FORWARD}\n"
+            f"In another terminal: {port_forward()}\n"
             "Or name the extender with --server URL or GANGSHARE_SERVER.\n"
             "With manifests/components/visibility the API server answers for it, and you need neither."
         ) from error
@@ -94,7 +94,7 @@ def _refused(url: str, error: urllib.error.HTTPError) -> str:
             return f"{answer}.\n{TOKEN} must be a token of the cluster, as `kubectl create token ACCOUNT` prints it."
         case HTTPStatus.FORBIDDEN:
             return (
-                f"{answer}.\nEither connect through: {PORT_FORWARD}\n"
+                f"{answer}.\nEither connect through: {port_forward()}\n"
                 f"or use the secure port (12349) with the {TOKEN} of an account bound to ClusterRole gangshare-viewer."
             )
     return answer

@@ -13,6 +13,7 @@ import msgspec
 
 from extender.cli import as_user
 from extender.cli.errors import NOT_INSTALLED, CommandError
+from extender.cli.options import installed_in
 from protos.contract import names
 from protos.contract.codec import BAD_JSON
 from protos.contract.measured import Page, Use
@@ -28,11 +29,12 @@ SHOWN = 200
 """Characters of a problem that are shown."""
 WHAT = "the use of GPUs cannot be read"
 MISSING = (
-    "the use of GPUs is not measured: namespace gangshare-system has no pod gangshare-usage.\n"
-    "Add manifests/components/usage to your kustomization.yaml (docs/measuring.md)."
+    "the use of GPUs is not measured: namespace {namespace} has no pod gangshare-usage.\n"
+    "Set usage.enabled=true in the chart's values, or add manifests/components/usage to your kustomization.yaml "
+    f"(docs/measuring.md). Is it in another namespace? Name that in {names.NAMESPACE_VARIABLE}."
 )
 ADVICE = (
-    "You need the Role gangshare-usage-viewer (get pods/proxy in gangshare-system), and the API server must reach port "
+    "You need the Role gangshare-usage-viewer (get pods/proxy in {namespace}), and the API server must reach port "
     f"{names.USAGE_PORT} of these pods (docs/measuring.md)."
 )
 
@@ -66,22 +68,23 @@ def read(kubeconfig: str, context: str) -> Measured:
 
 async def _read(kubeconfig: str, context: str) -> Measured:
     async with as_user.client(kubeconfig, context, WHAT) as client:
+        namespace = installed_in()
         label = {"labelSelector": f"app.kubernetes.io/name={names.USAGE}"}
-        found = await client.fetch(paths.pods(names.NAMESPACE), _pods, params=label)
+        found = await client.fetch(paths.pods(namespace), _pods, params=label)
         pods = [pod for pod in found.items if pod.status.phase not in ENDED]
         if not pods:
-            raise CommandError(MISSING, NOT_INSTALLED)
+            raise CommandError(MISSING.format(namespace=namespace), NOT_INSTALLED)
         turn = asyncio.Semaphore(AT_ONCE)
         answers = await asyncio.gather(*(_page(client, pod, turn) for pod in pods))
     measured = joined(answers)
     if not measured.nodes:
-        raise CommandError(f"{WHAT}: {measured.problems[0]}.\n{ADVICE}")
+        raise CommandError(f"{WHAT}: {measured.problems[0]}.\n{ADVICE.format(namespace=namespace)}")
     return measured
 
 
 async def _page(client: ApiClient, pod: Pod, turn: asyncio.Semaphore) -> Page | str:
     """The page of a pod, or why there is none."""
-    where = f"{paths.pod(names.NAMESPACE, pod.metadata.name, 'proxy')}/usage"
+    where = f"{paths.pod(installed_in(), pod.metadata.name, 'proxy')}/usage"
     try:
         async with turn, asyncio.timeout(ANSWER_S):
             return _pages.decode(printable_json(await client.get(where)))

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import Annotated, Literal
 
 import typer
 
+from protos.contract import names
+
 plain_typer = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 """A program of commands, whose help and errors are plain text."""
 DEFAULT_SERVER = "http://127.0.0.1:12346"
-PORT_FORWARD = "kubectl -n gangshare-system port-forward deploy/gangshare-scheduler 12346"
+
+
+def installed_in() -> str:
+    """The namespace of the installation."""
+    return os.environ.get(names.NAMESPACE_VARIABLE) or names.NAMESPACE
+
+
+def port_forward() -> str:
+    """The command by which users reach the extender."""
+    return f"kubectl -n {installed_in()} port-forward deploy/{names.SCHEDULER} 12346"
+
+
 Server = Annotated[
     str, typer.Option(envvar="GANGSHARE_SERVER", help="URL of the extender's status port.", metavar="URL")
 ]

@@ -14,7 +14,7 @@ import msgspec
 
 from extender.cli import console
 from extender.cli.errors import CommandError
-from extender.cli.options import PORT_FORWARD
+from extender.cli.options import port_forward
 from extender.wire import whatif as wire
 from protos import logs
 from protos.contract import names
@@ -95,7 +95,7 @@ def _asked(answer: Coroutine[Any, Any, bytes | None], missing: str) -> bytes | N
         raise CommandError(
             f"no extender answers here, and the aggregated API fails: {error.message or error.status}.\n"
             f"`kubectl get apiservice {names.VISIBILITY_API_SERVICE}` says whether it is available.\n"
-            f"In another terminal: {PORT_FORWARD}"
+            f"In another terminal: {port_forward()}"
         ) from error
     except errors.ApiError as error:
         if error.status in BAD:

@@ -15,7 +15,7 @@ import structlog
 from extender.cluster.certificate import Certificate, make
 from extender.cluster.leadership import NotLeading
 from protos.contract import names
-from protos.kube import errors, paths
+from protos.kube import credentials, errors, paths
 from protos.kube.client import STRATEGIC_PATCH, ApiClient
 
 LOOK_S = 60.0
@@ -75,7 +75,7 @@ _trusting = msgspec.json.Decoder(_Trusting)
 
 def hosts(service: str) -> tuple[str, ...]:
     """The names by which the API server may connect: through the Service, or on the same machine."""
-    return f"{service}.{names.NAMESPACE}.svc", "localhost", "127.0.0.1"
+    return f"{service}.{credentials.own_namespace()}.svc", "localhost", "127.0.0.1"
 
 
 class ServingTrust:
@@ -87,7 +87,7 @@ class ServingTrust:
         `client` writes only while this replica leads.
         """
         self._client, self._trusting, self._use = client, trusting, use
-        self._secret = paths.path("v1", "secrets", namespace=names.NAMESPACE, name=service)
+        self._secret = paths.path("v1", "secrets", namespace=credentials.own_namespace(), name=service)
         self._hosts = hosts(service)
         self._used: Certificate | None = None
 

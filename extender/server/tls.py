@@ -9,13 +9,11 @@ from pathlib import Path
 
 import structlog
 
-from extender.cluster import certificate
+from extender.cluster import certificate, serving_trust
 from extender.cluster.certificate import Certificate
 from protos.contract import names
 from protos.contract.shared_settings import SettingsError
 
-HOSTS = (f"{names.SCHEDULER}.{names.NAMESPACE}.svc", "localhost", "127.0.0.1")
-"""The hosts of a certificate made here."""
 LOOK_S = 60.0
 """Seconds between checks of the files, or of the age of the certificate made here."""
 
@@ -67,6 +65,7 @@ class ServedCertificate:
 
     def _made(self) -> Certificate:
         now = dt.datetime.now(dt.UTC)
-        if self._served is not None and self._served.good(HOSTS, now):
+        hosts = serving_trust.hosts(names.SCHEDULER)
+        if self._served is not None and self._served.good(hosts, now):
             return self._served
-        return certificate.make(HOSTS, now)
+        return certificate.make(hosts, now)

@@ -53,10 +53,13 @@ ON_COMPLETION = f"{DOMAIN}/on-completion"
 ELASTIC = f"{DOMAIN}/elastic"
 SCHEDULE_TIMEOUT_SECONDS = f"{DOMAIN}/schedule-timeout-seconds"
 
+# The usual namespace of the installation, and the variable by which users name another.
+NAMESPACE = "gangshare-system"
+NAMESPACE_VARIABLE = "GANGSHARE_NAMESPACE"
+
 # The scheduling gate of members that wait for a plan.
 PLAN_GATE = f"{DOMAIN}/plan"
-# Of its webhook: the namespace of certificate and Service, the name of the configuration, the URL path.
-NAMESPACE = "gangshare-system"
+# Of its webhook: the name of the configuration, the URL path.
 WEBHOOK = "gangshare-webhook"
 WEBHOOK_PATH = "/gate"
 
@@ -72,6 +75,9 @@ CORDONED_GPUS = f"{DOMAIN}/cordoned-gpus"
 
 # The label of nodes whose GPUs are given over to MPS.
 MPS = f"{DOMAIN}/mps"
+
+# The label of nodes whose plugin has a configuration of its own; the Helm chart reads it.
+PLUGIN_CONFIG = f"{DOMAIN}/plugin-config"
 
 # Writers: managedFields manager and Event component.
 PLUGIN = "gangshare-plugin"

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 
 from protos import files
+from protos.contract import names
 from protos.contract.bounds import KUBECONFIG
 from protos.kube import proxies
 from protos.kube.errors import CredentialsError
@@ -151,6 +152,14 @@ def from_service_account() -> Credentials:
         tls=_readable(Trust(str(SERVICE_ACCOUNT / "ca.crt"))),
         proxy=proxies.of_environment(server),
     )
+
+
+def own_namespace() -> str:
+    """The namespace of this pod. Outside of pods: the usual one of the installation."""
+    try:
+        return (SERVICE_ACCOUNT / "namespace").read_text().strip() or names.NAMESPACE
+    except (OSError, UnicodeError):
+        return names.NAMESPACE
 
 
 async def from_kubeconfig(paths: str, context: str | None = None) -> Credentials:

@@ -20,8 +20,6 @@ from pathlib import Path
 from tests.cluster import images
 
 DEFAULT_VERSION = "1.34.4"
-CONTAINERD_VERSION = "1.7.29"
-CONTAINERD_COMMANDS = ("containerd", "containerd-shim-runc-v2")
 CNI_PLUGINS = Path("/usr/lib/cni")
 COMMANDS = ("kube-scheduler", "kube-apiserver", "kubelet", "kube-controller-manager", "kubectl")
 PACKAGES = {  # a program, or a file's path -> the Debian package that brings it
@@ -45,6 +43,28 @@ PACKAGES = {  # a program, or a file's path -> the Debian package that brings it
 _OF_OTHERS = ("buildah", "debootstrap", "prometheus", "promtool")
 """What only some tests need, and ask for themselves."""
 CLUSTER_TOOLS = tuple(tool for tool in PACKAGES if tool not in _OF_OTHERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """A Go module whose programs are built as they are, by the folders below its cmd."""
+
+    name: str
+    path: str
+    version: str
+    language: str
+    """The version of Go that its go.mod demands."""
+    commands: tuple[str, ...]
+
+
+CONTAINERD = Module(
+    name="containerd",
+    path="github.com/containerd/containerd",
+    version="1.7.29",
+    language="1.24.0",
+    commands=("containerd", "containerd-shim-runc-v2"),
+)
+HELM = Module(name="helm", path="helm.sh/helm/v3", version="3.22.0", language="1.26.0", commands=("helm",))
 
 
 class MissingAsset(Exception):
@@ -111,25 +131,35 @@ def containerd_with_cdi(say: Callable[[str], None] = print) -> Path:
 
     Raises MissingAsset.
     """
-    home = cache() / f"containerd-{CONTAINERD_VERSION}"
+    return _of_module(CONTAINERD, say)
+
+
+def helm(say: Callable[[str], None] = print) -> Path:
+    """The program helm, built when not cached; raises MissingAsset."""
+    return _of_module(HELM, say) / "helm"
+
+
+def _of_module(module: Module, say: Callable[[str], None]) -> Path:
+    """The folder of a module's programs, built when not cached; raises MissingAsset."""
+    home = cache() / f"{module.name}-{module.version}"
     programs = home / "bin"
     programs.mkdir(parents=True, exist_ok=True)
     with _locked(home / "lock"), tempfile.TemporaryDirectory(dir=home, prefix="build-") as folder:
-        missing = [name for name in CONTAINERD_COMMANDS if not (programs / name).exists()]
+        missing = [name for name in module.commands if not (programs / name).exists()]
         if missing:
-            say(f"building containerd {CONTAINERD_VERSION}, once, into {programs}")
-            _build_containerd(missing, Path(folder), programs)
+            say(f"building {module.name} {module.version}, once, into {programs}")
+            _build_module(module, missing, Path(folder), programs)
     return programs
 
 
-def _build_containerd(missing: Iterable[str], source: Path, programs: Path) -> None:
-    package = "github.com/containerd/containerd"
-    (source / "go.mod").write_text(f"module node\ngo 1.24.0\nrequire {package} v{CONTAINERD_VERSION}\n")
-    imports = "".join(f'import _ "{package}/cmd/{name}"\n' for name in CONTAINERD_COMMANDS)
+def _build_module(module: Module, missing: Iterable[str], source: Path, programs: Path) -> None:
+    required = f"require {module.path} v{module.version}"
+    (source / "go.mod").write_text(f"module node\ngo {module.language}\n{required}\n")
+    imports = "".join(f'import _ "{module.path}/cmd/{name}"\n' for name in module.commands)
     (source / "tools.go").write_text(f"//go:build tools\n\npackage node\n\n{imports}")
     _go(source, "mod", "tidy")
     for name in missing:
-        _go(source, "build", "-trimpath", "-ldflags=-s -w", "-o", str(source / name), f"{package}/cmd/{name}")
+        _go(source, "build", "-trimpath", "-ldflags=-s -w", "-o", str(source / name), f"{module.path}/cmd/{name}")
         (source / name).rename(programs / name)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from extender.cli import inspection, through_api
 from extender.cli.errors import CommandError
-from extender.cli.options import PORT_FORWARD
+from extender.cli.options import port_forward
 from extender.wire import answers, listings
 from extender.wire import whatif as wire
 from protos.contract import names
@@ -301,7 +301,7 @@ def test_and_the_commands_say_what_to_look_at(cluster: Cluster, sharing: Gangsha
         told = ada.gangshare(*explain)
         assert told.code == 1
         assert f"kubectl get apiservice {names.VISIBILITY_API_SERVICE}" in told.err
-        assert PORT_FORWARD in told.err
+        assert port_forward() in told.err
         direct = ada.gangshare(*explain, "--server", f"http://127.0.0.1:{sharing.pair.status}")
         assert f"{MINE}/pending waits for" in direct.out
     wait_for(lambda: ada.gangshare(*explain).code == 0, 60, "the API that is back")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from extender.cli import console, inspection, through_api
-from extender.cli.options import PORT_FORWARD
+from extender.cli.options import port_forward
 from protos.contract import names
 from tests.unit.cli import books
 from tests.unit.cli.conftest import StatusPort
@@ -161,7 +161,7 @@ def test_without_the_api_the_command_says_how_to_reach_the_extender(
 ) -> None:
     api.answers.clear()
     ran = run(capsys, *command)
-    assert (ran.code, "no extender answers" in ran.err, PORT_FORWARD in ran.err) == (1, True, True)
+    assert (ran.code, "no extender answers" in ran.err, port_forward() in ran.err) == (1, True, True)
     assert "components/visibility" in ran.err, "what turns it on"
 
 
@@ -172,7 +172,7 @@ def test_an_api_that_fails_is_told_with_what_says_why(api: StatusPort, capsys: p
     assert ran.code == 1
     assert "the aggregated API fails" in ran.err
     assert f"kubectl get apiservice {names.VISIBILITY_API_SERVICE}" in ran.err
-    assert PORT_FORWARD in ran.err
+    assert port_forward() in ran.err
 
 
 def test_a_warning_of_the_answer_is_told_once(api: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,3 +151,12 @@ def test_what_tenants_wrote_is_made_printable(capsys: pytest.CaptureFixture[str]
     page = {"node": "node-a", "uses": [a_use("p", 1, 1, queue="\x1b[31mred")]}
     api.answers[f"{PODS}/usage-1/proxy/usage"] = json.dumps(page).encode()
     assert "\x1b" not in run(capsys, api, "top", "--used").out
+
+
+def test_another_namespace_is_named_by_a_variable(
+    capsys: pytest.CaptureFixture[str], api: StatusPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.answers = {path.replace(names.NAMESPACE, "gpus"): answer for path, answer in api.answers.items()}
+    assert run(capsys, api, "top", "--used").code != 0
+    monkeypatch.setenv(names.NAMESPACE_VARIABLE, "gpus")
+    assert run(capsys, api, "top", "--used").code == 0

@@ -79,7 +79,7 @@ def kustomizations() -> dict[str, str]:
     for of in PAGES:
         for block in blocks(of, "yaml"):
             if block.text.startswith("# kustomization.yaml\n"):
-                found[of.name] = block.text
+                found[str(of.relative_to(ROOT))] = block.text
     return found
 
 
@@ -94,8 +94,8 @@ def built(folder: Path, text: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(done.stdout))
 
 
-def test_the_kustomization_of_the_readme_takes_the_images_from_where_it_says(tmp_path: Path) -> None:
-    objects = built(tmp_path, kustomizations()["README.md"])
+def test_the_kustomization_of_the_manifests_readme_takes_the_images_from_where_it_says(tmp_path: Path) -> None:
+    objects = built(tmp_path, kustomizations()["manifests/README.md"])
     text = yaml.safe_dump_all(objects)
     assert set(re.findall(r"image: (\S+)", text)) == {
         "registry.example.com/gangshare/extender:0.1.0",
@@ -105,7 +105,7 @@ def test_the_kustomization_of_the_readme_takes_the_images_from_where_it_says(tmp
 
 
 def test_the_kustomization_for_time_slicing_gives_the_plugin_a_file_that_it_reads(tmp_path: Path) -> None:
-    objects = built(tmp_path, kustomizations()["nvidia-plugin.md"])
+    objects = built(tmp_path, kustomizations()["docs/nvidia-plugin.md"])
     (config,) = [found for found in objects if found["metadata"]["name"].startswith("gangshare-time-slicing")]
     (file, text), *_ = config["data"].items()
     assert slices.parse(text.encode(), names.Resources(), names.DEFAULT_SLICES_PER_GPU).replicas == {names.WHOLE_GPU: 4}

@@ -11,6 +11,8 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from extender.cluster import serving_trust
+from protos.contract import names
 from protos.kube import credentials, errors, tls
 from protos.kube.client import ApiClient
 from protos.kube.credentials import FileToken
@@ -300,3 +302,11 @@ async def test_without_a_kubeconfig_the_place_decides(account: Path, monkeypatch
     assert (await credentials.load()).server == "https://named:1"
     with pytest.raises(CredentialsError, match="KUBERNETES_SERVICE_HOST is ''"):
         credentials.from_service_account()
+
+
+def test_a_pod_knows_its_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "SERVICE_ACCOUNT", tmp_path)
+    assert credentials.own_namespace() == names.NAMESPACE
+    (tmp_path / "namespace").write_text("gpus")
+    assert credentials.own_namespace() == "gpus"
+    assert serving_trust.hosts("gangshare-webhook")[0] == "gangshare-webhook.gpus.svc"

@@ -1,20 +1,24 @@
-"""What kustomize makes of each folder, read once."""
+"""What kustomize makes of each folder, and helm of the chart."""
 
 from __future__ import annotations
 
 import functools
+import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.cluster import assets
+
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]
 MANIFESTS = ROOT / "manifests"
+CHART = MANIFESTS / "helm/gangshare"
 
 
 @functools.cache
@@ -25,10 +29,10 @@ def built(folder: str) -> tuple[Json, ...]:
 
 
 class Objects:
-    """The objects of one folder."""
+    """The objects of one folder, or those that are given."""
 
-    def __init__(self, folder: str) -> None:
-        self.all = built(folder)
+    def __init__(self, folder: str, objects: Iterable[Json] | None = None) -> None:
+        self.all = built(folder) if objects is None else tuple(objects)
 
     def of(self, kind: str) -> dict[str, Json]:
         """Those of a kind, by name."""
@@ -46,6 +50,54 @@ def kustomize() -> Callable[[str], Objects]:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is missing: https://kubernetes.io/docs/tasks/tools")
     return Objects
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    """The program, built if it was not yet."""
+    try:
+        return assets.helm()
+    except assets.MissingAsset as missing:
+        if assets.in_ci():
+            raise
+        pytest.skip(str(missing))
+
+
+class Chart:
+    """The chart as helm renders it."""
+
+    def __init__(self, helm: Path) -> None:
+        self.helm = helm
+
+    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        """A command of helm, whatever becomes of it."""
+        command: list[str | Path] = [self.helm, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def template(
+        self, values: Json | None = None, *, namespace: str = "gangshare-system", version: str = "v1.36.3"
+    ) -> subprocess.CompletedProcess[str]:
+        """What helm makes of these values, for this version of Kubernetes."""
+        options = [f"--namespace={namespace}", f"--kube-version={version}", "--values=-"]
+        command: list[str | Path] = [self.helm, "template", "gangshare", CHART, *options]
+        given = json.dumps(values or {})
+        return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+
+    def objects(self, values: Json | None = None, **options: str) -> Objects:
+        done = self.template(values, **options)
+        assert done.returncode == 0, done.stderr
+        return Objects("", [found for found in yaml.safe_load_all(done.stdout) if found])
+
+    def refusal(self, values: Json, **options: str) -> str:
+        """What helm says of values that it does not take."""
+        done = self.template(values, **options)
+        assert done.returncode != 0, "the values were taken"
+        return done.stderr
+
+
+@pytest.fixture(scope="session")
+def chart(helm: Path) -> Chart:
+    return Chart(helm)
 
 
 @pytest.fixture

@@ -80,7 +80,8 @@ def aggregated(role: Json) -> set[str]:
     return {key for key in role["metadata"]["labels"] if key.startswith(AGGREGATE)}
 
 
-def test_the_roles_view_edit_and_admin_read_every_kind(objects: Objects) -> None:
+def test_the_roles_view_edit_and_admin_read_every_kind(kustomize: Kustomize) -> None:
+    objects = kustomize("base")  # they read our own kinds without the component, too
     view = objects.of("ClusterRole")["gangshare-view"]
     assert aggregated(view) == {f"{AGGREGATE}view"}
     assert rights(view, names.VISIBILITY_GROUP) == served(namespaced=True) | served(namespaced=False)
@@ -88,8 +89,8 @@ def test_the_roles_view_edit_and_admin_read_every_kind(objects: Objects) -> None
     assert all(verbs == READS | {"watch"} for verbs in rights(view, names.DOMAIN).values())
 
 
-def test_the_roles_edit_and_admin_write_podgroups_and_no_queues(objects: Objects) -> None:
-    edit = objects.of("ClusterRole")["gangshare-edit"]
+def test_the_roles_edit_and_admin_write_podgroups_and_no_queues(kustomize: Kustomize) -> None:
+    edit = kustomize("base").of("ClusterRole")["gangshare-edit"]
     assert aggregated(edit) == {f"{AGGREGATE}edit"}
     assert set(rights(edit, names.DOMAIN)) == {"podgroups"}
     assert rights(edit, names.VISIBILITY_GROUP) == {"whatifs": {"create"}}

@@ -1,0 +1,279 @@
+"""The chart's life on a real cluster: installed, upgraded, rolled back, uninstalled, installed again."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from protos.contract import names
+from tests.cluster import assets, builds, images
+from tests.cluster.api import Json
+from tests.cluster.cluster import Cluster
+from tests.cluster.gangshare import a_gpu_pod
+from tests.cluster.process import wait_for
+from tests.cluster.test_install import overlay
+
+pytestmark = pytest.mark.timeout(1800)  # a first run makes a base image and two images on it, and helm
+NAMESPACE = "gpus"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/gangshare-scheduler"
+IN_MANIFESTS = {
+    "plugin": "gangshare/plugin",
+    "extender": "gangshare/extender",
+    "scheduler": "registry.k8s.io/kube-scheduler",
+}
+AUTOMATIC = "kube-aggregator.kubernetes.io/automanaged"
+GROUPS = "/apis/gangshare.io/v1alpha1"
+
+
+class Release:
+    """The release gangshare, by the commands that users write, run where they are: in a clone of the repository."""
+
+    def __init__(self, cluster: Cluster, helm: Path, values: Json) -> None:
+        self.cluster = cluster
+        self.values = cluster.dir / "values.yaml"
+        self.values.write_text(json.dumps(values))
+        folder = cluster.dir / "programs"
+        folder.mkdir()
+        (folder / "helm").symlink_to(helm)
+        (folder / "kubectl").symlink_to(cluster.plane.assets.program("kubectl"))
+        homes = {f"HELM_{kind}_HOME": str(cluster.dir / "helm") for kind in ("CACHE", "CONFIG", "DATA")}
+        self._env = {**os.environ, **homes, "KUBECONFIG": str(cluster.kubeconfig)}
+        self._env["PATH"] = f"{folder}:{os.environ['PATH']}"
+
+    def run(self, line: str) -> str:
+        """What a command line prints."""
+        command = shlex.split(line)
+        done = subprocess.run(command, cwd=builds.ROOT, env=self._env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def install(self, options: str = f"--namespace {NAMESPACE}") -> str:
+        options += f" --create-namespace --values {self.values} --wait --timeout 5m"
+        return self.run(f"helm install gangshare manifests/helm/gangshare {options}")
+
+    def upgrade(self, *settings: str) -> None:
+        """With the values so far and these."""
+        given = " ".join(f"--set {setting}" for setting in settings)
+        options = f"--namespace {NAMESPACE} --reset-then-reuse-values {given} --wait --timeout 5m"
+        self.run(f"helm upgrade gangshare manifests/helm/gangshare {options}")
+
+    def uninstall(self) -> None:
+        self.run(f"helm uninstall gangshare --namespace {NAMESPACE} --wait --timeout 5m")
+
+    def extender_args(self) -> list[str]:
+        path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/gangshare-scheduler"
+        found: list[str] = self.cluster.api.get(path)["spec"]["template"]["spec"]["initContainers"][0]["args"]
+        return found
+
+
+@pytest.fixture(scope="module")
+def built(able_machine: None) -> dict[str, builds.Built]:
+    try:
+        return {
+            "plugin": builds.plugin(),
+            "extender": builds.extender(),
+            "scheduler": builds.kube_scheduler(assets.provide()),
+        }
+    except assets.MissingAsset as missing:
+        if assets.in_ci():
+            raise
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def release(built: Mapping[str, builds.Built]) -> Iterator[Release]:
+    """Two nodes with the images, and nothing of ours on them yet."""
+    image = {
+        part: dict(zip(("repository", "tag"), one.name.rsplit(":", 1), strict=True)) for part, one in built.items()
+    }
+    values = {
+        "fake": {"profile": "dgx-a100-80g"},
+        "extender": {"image": image["extender"]},
+        "plugin": {"image": image["plugin"]},
+        "scheduler": {"kubeScheduler": {"image": image["scheduler"]}},
+    }
+    with Cluster.up(nodes=2, in_cluster=True) as running:
+        for node in running.nodes.values():
+            for one in built.values():
+                node.import_image(one.archive)
+        yield Release(running, assets.helm(), values)
+
+
+def uid(pod: Json) -> str:
+    return str(pod["metadata"]["uid"])
+
+
+def unchanged(cluster: Cluster, before: Json) -> bool:
+    """Whether a pod runs on as it was: not replaced, not restarted, with the same GPUs."""
+    now = cluster.pod(before["metadata"]["name"])
+    (container,) = now["status"]["containerStatuses"]
+    same = now["metadata"]["annotations"][names.ALLOCATION] == before["metadata"]["annotations"][names.ALLOCATION]
+    return uid(now) == uid(before) and now["status"]["phase"] == "Running" and not container["restartCount"] and same
+
+
+def test_from_nothing_to_a_running_sample_by_the_commands_that_are_told(release: Release) -> None:
+    cluster, began = release.cluster, time.monotonic()
+
+    told = release.install()
+
+    for line in re.findall(r"^ {5}(kubectl .*)$", told, re.MULTILINE):
+        release.run(line)
+    release.run(f"kubectl set image pod/memory main={images.BUSYBOX}")  # the sample's own is in no registry here
+    pod = cluster.wait_phase("memory", "Running", timeout=120)
+    print(f"from nothing to a running sample: {time.monotonic() - began:.0f} s")
+    (share,) = json.loads(pod["metadata"]["annotations"][names.ALLOCATION])["containers"]["main"]
+    printed = wait_for(lambda: cluster.pod_log("memory").strip(), 30, "the sample's GPU")
+    assert printed.startswith(share["uuid"])
+
+
+def test_only_the_namespace_of_the_release_names_gpus_to_the_runtime(release: Release) -> None:
+    pod = a_gpu_pod("names-all")
+    pod["spec"]["containers"][0]["env"] = [{"name": names.VISIBLE_DEVICES, "value": "all"}]
+    line = f"kubectl create --dry-run=server --filename {release.cluster.dir / 'pod.json'} --namespace"
+
+    (release.cluster.dir / "pod.json").write_text(json.dumps(pod | {"metadata": {"name": "names-all"}}))
+
+    release.run(f"{line} {NAMESPACE}")
+    with pytest.raises(AssertionError, match=f"no container may set {names.VISIBLE_DEVICES}"):
+        release.run(f"{line} default")
+
+
+def test_an_upgrade_and_a_rollback_leave_pods_running_and_a_gang_waiting(release: Release) -> None:
+    cluster = release.cluster
+    cluster.create_pod(a_gpu_pod("stays", whole=1))
+    before = cluster.wait_phase("stays", "Running", timeout=60)
+    gang = {names.GROUP: "train", names.MIN_MEMBER: "3"}
+    for number in range(2):
+        cluster.create_pod(a_gpu_pod(f"train-{number}", whole=8, annotations=gang))
+
+    release.upgrade("extender.args.min-runtime=45")
+
+    assert "--min-runtime=45" in release.extender_args()
+    assert unchanged(cluster, before)
+    assert {cluster.pod(f"train-{number}")["status"]["phase"] for number in range(2)} == {"Pending"}
+    release.run(f"helm rollback gangshare 1 --namespace {NAMESPACE} --wait --timeout 5m")
+    assert not [arg for arg in release.extender_args() if "min-runtime" in arg]
+    assert unchanged(cluster, before)
+    for number in range(2):
+        assert "nodeName" not in cluster.pod(f"train-{number}")["spec"]
+        cluster.api.delete(f"/api/v1/namespaces/default/pods/train-{number}", gracePeriodSeconds="1")
+    cluster.create_pod(a_gpu_pod("after", mem=10))
+    cluster.wait_phase("after", "Running", timeout=60)
+
+
+def test_what_the_api_server_asks_is_trusted_by_the_name_of_this_namespace(release: Release) -> None:
+    """No API server of the harness reaches Services, so what it would check is checked."""
+    release.upgrade("visibility.enabled=true", "gate=webhook")
+
+    for name, kind in (("gangshare-visibility", "apiservice/v1alpha1.visibility.gangshare.io"),
+                       ("gangshare-webhook", "mutatingwebhookconfiguration/gangshare-webhook")):  # fmt: skip
+        path = f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}"
+        made = wait_for(lambda path=path: release.cluster.api.get(path)["data"]["tls.crt"], 60, name)  # type: ignore[misc]
+        certificate = x509.load_pem_x509_certificate(base64.b64decode(made))
+        hosts = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert f"{name}.{NAMESPACE}.svc" in hosts.get_values_for_type(x509.DNSName)
+        wait_for(lambda kind=kind, made=made: made in release.run(f"kubectl get {kind} --output=json"), 60, kind)  # type: ignore[misc]
+
+
+def test_a_node_gets_the_plugin_of_its_label_and_its_pods_run_on(release: Release) -> None:
+    cluster = release.cluster
+    before = cluster.pod("stays")
+    node = before["spec"]["nodeName"]
+    release.run(f"kubectl label node {node} {names.PLUGIN_CONFIG}=patient")
+
+    release.upgrade("plugin.configs.patient.args.cool-down=900")
+
+    wait_for(lambda: plugin_of(cluster, node) == ("gangshare-plugin-patient", "--cool-down=900"), 60, "its plugin")
+    assert unchanged(cluster, before)
+    cluster.create_pod(a_gpu_pod("beside", mem=10, nodeSelector={"kubernetes.io/hostname": node}))
+    cluster.wait_phase("beside", "Running", timeout=60)
+    release.run(f"kubectl label node {node} {names.PLUGIN_CONFIG}-")
+    wait_for(lambda: plugin_of(cluster, node) == ("gangshare-plugin", ""), 60, "the usual plugin")
+    assert unchanged(cluster, before)
+
+
+def plugin_of(cluster: Cluster, node: str) -> tuple[str, str]:
+    """The DaemonSet of the one plugin that is ready on a node, and its cool-down."""
+    found = [
+        pod
+        for pod in cluster.pods(NAMESPACE)
+        if pod["spec"]["nodeName"] == node and pod["spec"]["containers"][0]["name"] == "plugin"
+    ]
+    assert len(found) == 1
+    pod = found[0]
+    assert all(one["ready"] for one in pod["status"]["containerStatuses"])
+    args = [arg for arg in pod["spec"]["containers"][0]["args"] if "cool-down" in arg]
+    return str(pod["metadata"]["labels"]["app.kubernetes.io/name"]), "".join(args)
+
+
+def left_over(cluster: Cluster) -> set[str]:
+    """All objects of ours in the cluster, by kind and name; what the API server makes by itself left out."""
+    kinds = cluster.kubectl("api-resources", "--verbs=list", "--output=name").split()
+    kinds = [kind for kind in kinds if kind not in ("events", "events.events.k8s.io", "pods")]
+    listed = cluster.kubectl("get", ",".join(kinds), "--all-namespaces", "--output=json", "--ignore-not-found")
+    items = json.loads(listed)["items"]
+    ours = [one["metadata"] | {"kind": one["kind"]} for one in items if "gangshare" in one["metadata"]["name"]]
+    return {f"{one['kind']}/{one['name']}" for one in ours if AUTOMATIC not in one.get("labels", {})}
+
+
+def test_uninstalling_leaves_running_pods_and_the_definitions_with_what_is_of_them(release: Release) -> None:
+    cluster = release.cluster
+    before = cluster.wait_phase("stays", "Running")
+    queue = {"apiVersion": "gangshare.io/v1alpha1", "kind": "Queue", "metadata": {"name": "research"}}
+    cluster.api.post(f"{GROUPS}/queues", queue | {"spec": {"deserved": {"gpus": 4}}})
+
+    release.uninstall()
+
+    wait_for(lambda: not cluster.pods(NAMESPACE), 60, "namespace without our pods")
+    assert unchanged(cluster, before)
+    assert left_over(cluster) == {
+        "CustomResourceDefinition/gpuclasses.gangshare.io",
+        "CustomResourceDefinition/podgroups.gangshare.io",
+        "CustomResourceDefinition/queues.gangshare.io",
+        "Lease/gangshare-scheduler",
+    }
+    assert cluster.api.get(f"{GROUPS}/queues/research")
+
+
+def test_installed_again_it_knows_what_runs(release: Release) -> None:
+    cluster = release.cluster
+    before = cluster.pod("stays")
+
+    release.install()
+
+    cluster.create_pod(a_gpu_pod("again", whole=1))
+    pod = cluster.wait_phase("again", "Running", timeout=60)
+    assert unchanged(cluster, before)
+    assert given(pod).isdisjoint(given(before))
+
+
+def test_helm_takes_over_what_kustomize_installed(release: Release, built: Mapping[str, builds.Built]) -> None:
+    cluster = release.cluster
+    before = cluster.pod("stays")
+    release.uninstall()
+    images_of = {IN_MANIFESTS[part]: one for part, one in built.items()}
+    cluster.apply(overlay(cluster.dir / "install", "fake", images_of))
+    release.run(f"kubectl -n {names.NAMESPACE} rollout status deployment/gangshare-scheduler")
+
+    release.install(f"--namespace {names.NAMESPACE} --take-ownership")
+
+    assert f"{NAMESPACE}\t" not in release.run("helm list --all-namespaces")
+    assert unchanged(cluster, before)
+    cluster.create_pod(a_gpu_pod("taken", mem=10))
+    cluster.wait_phase("taken", "Running", timeout=60)
+
+
+def given(pod: Json) -> set[str]:
+    """The GPUs of its containers."""
+    containers = json.loads(pod["metadata"]["annotations"][names.ALLOCATION])["containers"]
+    return {share["uuid"] for shares in containers.values() for share in shares}
