@@ -103,8 +103,8 @@ RULINGS = [
     ),
     _right(
         "gangshare-allocation",
-        "the annotation gangshare.io/resized may not be changed: it says what gangshare has booked for a running pod; use "
-        "gangshare resize, and leave it out of pod templates",
+        "the annotation gangshare.io/resized may not be changed: it says what gangshare has booked for a running pod; "
+        "use gangshare resize, and leave it out of pod templates",
         "test_the_extender_alone_says_what_is_booked_for_a_running_pod",
         "use `gangshare resize`",
     ),
