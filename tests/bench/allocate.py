@@ -119,7 +119,7 @@ async def _with_all(mps: bool) -> AsyncIterator[Made]:
 async def _measure(node: contextlib.AbstractAsyncContextManager[Made]) -> Measured:
     timed = _Timed()
     with mock.patch.object(DeviceManager, "_ask", timed.method()):
-        async with node as (spec, mps), a_cluster(spec, extender_args=("--isolation=any",)) as cluster:
+        async with node as (spec, mps), a_cluster(spec) as cluster:
             if mps is not None:
                 for gpu in mps.nvml.gpus:
                     await mps.phase("serving", gpu.get("uuid"))

@@ -74,7 +74,7 @@ async def running(host: Host) -> AsyncIterator[EmbeddedWorld]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in settings.items():
             patch.setenv(name, value)
-        async with embedded.a_cluster(*nodes, extender_args=("--isolation=any",)) as cluster:  # not the plugins' mode
+        async with embedded.a_cluster(*nodes) as cluster:
             for name in (NEW, OLD):
                 cluster.node(name).runtime.hook = host.start
             world = EmbeddedWorld(cluster)

@@ -69,7 +69,7 @@ async def running(machine: Machine) -> AsyncIterator[EmbeddedWorld]:
         nodes = [NodeSpec(name=NODE, profile=str(machine.profile))]
         async with (
             Server(machine.socket, Helper(machine.driver, machine.groups)),
-            embedded.a_cluster(*nodes, extender_args=("--isolation=any",)) as cluster,
+            embedded.a_cluster(*nodes) as cluster,
         ):
             world = EmbeddedWorld(cluster)
             node = cluster.node(NODE)

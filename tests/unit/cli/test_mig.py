@@ -96,9 +96,9 @@ def test_the_aggregated_api_names_instances_by_gpu_and_place(story: GangStory) -
 
 def test_metrics_have_instances_with_their_profile_and_no_memory_of_gpus_in_mig_mode(story: GangStory) -> None:
     text = "".join(exposition._pieces(story.engine, True))
-    labels = 'node="cut",uuid="MIG-GPU-cut-7-6",index="7:6"'
+    labels = 'node="cut",UUID="MIG-GPU-cut-7-6",gpu="7:6"'
     assert f'gangshare_mig_instance{{{labels},profile="1g.10gb"}} 1' in text
-    assert f"gangshare_gpu_memory_units{{{labels}}} 9" in text
-    assert 'gangshare_gpu_memory_units{node="cut",uuid="GPU-cut-7"' not in text
-    assert 'gangshare_gpu_offered{node="cut",uuid="GPU-cut-7",index="7"} 0' in text
+    assert f"gangshare_gpu_memory_bytes{{{labels}}} {9 << 30}" in text
+    assert 'gangshare_gpu_memory_bytes{node="cut",UUID="GPU-cut-7"' not in text
+    assert 'gangshare_gpu_offered{node="cut",UUID="GPU-cut-7",gpu="7",model="A100"} 0' in text
     assert 'gpu="0:2"} 1' in text
