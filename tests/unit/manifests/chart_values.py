@@ -15,6 +15,7 @@ from typer.core import TyperOption
 
 from deviceplugin.answers import Strategy
 from deviceplugin.isolation.levels import Mode, OnMismatch
+from deviceplugin.mig.strategy import Strategy as MigStrategy
 from tests.unit.docs import options
 from tests.unit.manifests.conftest import CHART, Json
 
@@ -37,6 +38,7 @@ ENUMS: dict[str, list[str]] = {
     "gate": ["none", "policy", "webhook"],
     "policies.unknownKeys": ["warn", "deny"],
     "plugin.deviceListStrategy": [str(one) for one in Strategy],
+    "plugin.migStrategy": [str(one) for one in MigStrategy],
     "plugin.isolation.mode": [str(one) for one in Mode],
     "plugin.isolation.onMismatch": [str(one) for one in OnMismatch],
 }
@@ -50,6 +52,7 @@ BY_PATH: dict[str, Json] = {
     "scheduler.replicas": {"type": "integer", "minimum": 0},
     "slicesPerGpu": {"type": "integer", "minimum": 1},
     "usage.idleEventsSeconds": {"type": "number", "minimum": 0},
+    "usage.markIdleSeconds": {"type": "number", "minimum": 0},
     "scheduler.podDisruptionBudget.minAvailable": {"type": ["integer", "string"]},
 }
 BY_KEY: dict[str, Json] = {

@@ -34,11 +34,18 @@ COMPONENTS: dict[str, Json] = {
     "gate-webhook operators": {"gate": "webhook", "scheduler": {"operators": True}},
     "isolation-driver": DRIVER,
     "isolation-driver isolation-evict": {"plugin": {"isolation": {"mode": "driver", "onMismatch": "evict"}}},
+    "isolation-driver isolation-limits": {"plugin": {"isolation": {"mode": "driver", "limitsHelper": True}}},
+    "isolation-library": {"plugin": {"isolation": {"mode": "library"}}},
+    "usage isolation-library": {"plugin": {"isolation": {"mode": "library"}}, "usage": {"enabled": True}},
+    "dashboards": {"grafana": {"dashboards": {"enabled": True}}},
+    "mig": {"plugin": {"migStrategy": "mixed"}},
+    "mig mig-monitor": {"plugin": {"migStrategy": "mixed", "migMonitor": True}},
     "memory-units": {"policies": {"memoryUnits": True}},
     "mps": {"mps": {"enabled": True}},
     "operators": {"scheduler": {"operators": True}},
     "usage": {"usage": {"enabled": True}},
     "usage usage-events": {"usage": {"enabled": True, "overuseEvents": True}},
+    "usage usage-idle": {"usage": {"enabled": True, "markIdleSeconds": 300}},
     "visibility": {"visibility": {"enabled": True}},
     "void-policy": {"policies": {"void": True}},
     "volume-mounts": {"plugin": {"deviceListStrategy": "volume-mounts"}},
@@ -46,8 +53,9 @@ COMPONENTS: dict[str, Json] = {
 """The values that make the overlay nvidia with these components."""
 EARLIER = ("gate-policy", "memory-units", "void-policy")
 """Components that have a variant for Kubernetes 1.34 and 1.35."""
-PARTS = {"cdi-mounts", "gate", "nvidia", "fake", *(f"{name}-v1beta1" for name in EARLIER)}
-"""Components that come with others, with an overlay, or by the version of Kubernetes."""
+PARTS = {"cdi-mounts", "gate", "nvidia", "fake", "monitoring", *(f"{name}-v1beta1" for name in EARLIER)}
+"""Components that come with others, with an overlay, or by the version of Kubernetes. The chart has monitors of its
+own, and the component's alerts."""
 
 
 def with_components(kustomize: Kustomize, folder: Path, components: str) -> Objects:

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from deviceplugin.metrics import Metrics
 from extender.cli import scheduler_config
-from extender.metrics import TABLE
 from protos.contract import names
+from tests.monitoring.files import RULE
 from tests.unit.manifests import chart_values
 from tests.unit.manifests.conftest import CHART, ROOT, Chart, Json, Objects
 from tests.unit.manifests.sameness import OF_HELM
@@ -264,7 +263,7 @@ def test_definitions_stay_when_the_release_goes(chart: Chart) -> None:
     assert not any("annotations" in one["metadata"] for one in gone.values())
 
 
-def test_monitors_name_ports_that_pods_have_and_metrics_that_exist(chart: Chart) -> None:
+def test_monitors_name_ports_that_pods_have_and_the_alerts_are_those_of_the_component(chart: Chart) -> None:
     objects = chart.objects(EVERYTHING)
     (monitor,) = objects.of("ServiceMonitor").values()
     ports = {port["name"] for port in objects.of("Service")["gangshare-scheduler"]["spec"]["ports"]}
@@ -273,15 +272,8 @@ def test_monitors_name_ports_that_pods_have_and_metrics_that_exist(chart: Chart)
         (container,) = objects.containers("DaemonSet", name).values()
         named = {port["name"] for port in container["ports"]}
         assert {endpoint["port"] for endpoint in one["spec"]["podMetricsEndpoints"]} <= named
-    known = {spec.name for spec in TABLE} | {found.name for found in Metrics().registry.collect()}
     (rule,) = objects.of("PrometheusRule").values()
-    asked = {
-        name
-        for group in rule["spec"]["groups"]
-        for one in group["rules"]
-        for name in re.findall("gangshare_[a-z_]+", one["expr"])
-    }
-    assert asked <= known
+    assert rule["spec"] == yaml.safe_load(RULE.read_text())["spec"]
 
 
 def test_nodes_with_a_label_get_the_plugin_of_its_configuration_and_all_others_the_usual_one(chart: Chart) -> None:

@@ -19,6 +19,12 @@
     {{- if eq .name "pod-resources" }}{{- $_ := set . "readOnly" false }}{{- end }}
   {{- end }}
 {{- end }}
+{{- if eq $values.isolation.mode "library" }}{{- $_ := set $template.spec "hostPID" true }}{{- end }}
+{{- if $values.migMonitor }}
+  {{- $_ := set $container "env" (append $container.env (dict "name" "NVIDIA_MIG_MONITOR_DEVICES" "value" "all")) }}
+  {{- $_ := set $container.securityContext.capabilities "add" (list "SYS_ADMIN") }}
+  {{- $_ := unset $container.securityContext "allowPrivilegeEscalation" }}
+{{- end }}
 {{- with $values.updateStrategy }}{{- $_ := set $.object.spec "updateStrategy" . }}{{- end }}
 {{- end }}
 
@@ -31,9 +37,19 @@
 {{- if ne $values.deviceListStrategy "envvar" }}
   {{- $_ := set $options "device-list-strategy" $values.deviceListStrategy }}
 {{- end }}
+{{- if ne $values.migStrategy "none" }}{{- $_ := set $options "mig-strategy" $values.migStrategy }}{{- end }}
 {{- if ne $values.isolation.mode "off" }}
   {{- $_ := set $options "isolation" $values.isolation.mode }}
+{{- end }}
+{{- if has $values.isolation.mode (list "auto" "driver") }}
   {{- $_ := set $options "host-root" "/host" }}
+{{- end }}
+{{- if eq $values.isolation.mode "library" }}
+  {{- $_ := set $options "library-path" "/usr/local/vgpu/libvgpu.so" }}
+  {{- $_ := set $options "library-dir" "/var/lib/gangshare/library" }}
+{{- end }}
+{{- if $values.isolation.limitsHelper }}
+  {{- $_ := set $options "limits-socket" "/run/gangshare/limits/limits.sock" }}
 {{- end }}
 {{- if ne $values.isolation.onMismatch "report" }}
   {{- $_ := set $options "on-isolation-mismatch" $values.isolation.onMismatch }}
@@ -49,7 +65,9 @@
 {{- define "gangshare.pluginVolumes" -}}
 {{- $strategy := .Values.plugin.deviceListStrategy }}
 {{- $cdi := hasPrefix "cdi-" $strategy }}
-{{- $limits := ne .Values.plugin.isolation.mode "off" }}
+{{- $isolation := .Values.plugin.isolation }}
+{{- $library := eq $isolation.mode "library" }}
+{{- $limits := has $isolation.mode (list "auto" "driver") }}
 volumes:
 {{- if or $cdi (eq $strategy "volume-mounts") }}
   - {name: all-gpus, hostPath: {path: /dev/null, type: CharDevice}}
@@ -58,9 +76,18 @@ volumes:
   - {name: cdi-static, hostPath: {path: /etc/cdi, type: DirectoryOrCreate}}
   - {name: cdi-dynamic, hostPath: {path: /var/run/cdi, type: DirectoryOrCreate}}
 {{- end }}
-{{- if $limits }}
+{{- if or $limits $library }}
   - {name: cgroup, hostPath: {path: /sys/fs/cgroup, type: Directory}}
+{{- end }}
+{{- if $limits }}
   - {name: host-usr, hostPath: {path: /usr, type: Directory}}
+{{- end }}
+{{- if $library }}
+  - {name: library, hostPath: {path: /usr/local/vgpu, type: DirectoryOrCreate}}
+  - {name: regions, hostPath: {path: /var/lib/gangshare/library, type: DirectoryOrCreate}}
+{{- end }}
+{{- if $isolation.limitsHelper }}
+  - {name: limits, hostPath: {path: /run/gangshare/limits, type: DirectoryOrCreate}}
 {{- end }}
 {{- if .Values.mps.enabled }}
   - {name: mps, hostPath: {path: /run/gangshare/mps, type: DirectoryOrCreate}}
@@ -73,9 +100,18 @@ volumeMounts:
   - {name: cdi-static, mountPath: /etc/cdi, readOnly: true}
   - {name: cdi-dynamic, mountPath: /var/run/cdi, readOnly: true}
 {{- end }}
-{{- if $limits }}
+{{- if or $limits $library }}
   - {name: cgroup, mountPath: /sys/fs/cgroup, readOnly: true}
+{{- end }}
+{{- if $limits }}
   - {name: host-usr, mountPath: /host/usr, readOnly: true}
+{{- end }}
+{{- if $library }}
+  - {name: library, mountPath: /usr/local/vgpu, readOnly: true}
+  - {name: regions, mountPath: /var/lib/gangshare/library, mountPropagation: HostToContainer}
+{{- end }}
+{{- if $isolation.limitsHelper }}
+  - {name: limits, mountPath: /run/gangshare/limits, readOnly: true}
 {{- end }}
 {{- if .Values.mps.enabled }}
   - {name: mps, mountPath: /run/gangshare/mps}
@@ -123,6 +159,14 @@ volumeMounts:
 {{- with $root.Values.fake.profile }}{{- $_ := set $options "fake" . }}{{- end }}
 {{- if $values.overuseEvents }}{{- $_ := set $options "overuse-events" true }}{{- end }}
 {{- with $values.idleEventsSeconds }}{{- $_ := set $options "idle-events" . }}{{- end }}
+{{- with $values.markIdleSeconds }}
+  {{- $_ := set $container "env" (append $container.env (dict "name" "GANGSHARE_MARK_IDLE" "value" (toString .))) }}
+{{- end }}
+{{- if eq $root.Values.plugin.isolation.mode "library" }}
+  {{- $_ := set $container "env" (append $container.env (dict "name" "GANGSHARE_LIBRARY_DIR" "value" "/var/lib/gangshare/library")) }}
+  {{- $_ := set $template.spec "volumes" (append $template.spec.volumes (dict "name" "regions" "hostPath" (dict "path" "/var/lib/gangshare/library" "type" "DirectoryOrCreate"))) }}
+  {{- $_ := set $container "volumeMounts" (append $container.volumeMounts (dict "name" "regions" "mountPath" "/var/lib/gangshare/library" "readOnly" true "mountPropagation" "HostToContainer")) }}
+{{- end }}
 {{- with mergeOverwrite $options $values.args }}
   {{- $_ := set $container "args" (include "gangshare.args" (dict "words" list "options" .) | fromJsonArray) }}
 {{- end }}

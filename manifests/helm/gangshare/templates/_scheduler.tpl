@@ -40,11 +40,15 @@
 {{- define "gangshare.ownConfig" -}}
 {{- $names := include "gangshare.resources" . | fromJson }}
 {{- $config := .Files.Get "base/scheduler/scheduler.yaml" | fromYaml }}
+{{- $instances := list }}
+{{- range (first (first $config.profiles).pluginConfig).args.ignoredResources }}
+  {{- if hasPrefix "nvidia.com/mig-" . }}{{- $instances = append $instances . }}{{- end }}
+{{- end }}
 {{- $profiles := list }}
 {{- range include "gangshare.schedulers" . | fromJsonArray }}
   {{- $profile := deepCopy (first $config.profiles) }}
   {{- $_ := set $profile "schedulerName" . }}
-  {{- $_ := set (first $profile.pluginConfig).args "ignoredResources" (list $names.mem $names.slice $names.whole $names.shared) }}
+  {{- $_ := set (first $profile.pluginConfig).args "ignoredResources" (concat (list $names.mem $names.slice $names.whole $names.shared) $instances) }}
   {{- $profiles = append $profiles $profile }}
 {{- end }}
 {{- $_ := set $config "profiles" $profiles }}
@@ -60,6 +64,9 @@
 {{- $managed := list }}
 {{- range $given }}
   {{- $managed = append $managed (dict "name" . "ignoredByScheduler" (ne $.Values.layout "gpushare")) }}
+{{- end }}
+{{- range $entry.managedResources }}
+  {{- if hasPrefix "nvidia.com/mig-" .name }}{{- $managed = append $managed . }}{{- end }}
 {{- end }}
 {{- $_ := set $entry "managedResources" $managed }}
 {{- include "gangshare.finished" (dict "root" . "config" $config) }}
