@@ -229,7 +229,7 @@ def test_the_same_pod_always_has_the_same_reason() -> None:
 def test_every_name_of_our_domain_is_a_known_key_or_belongs_to_other_objects() -> None:
     elsewhere = {
         names.PLAN_GATE, names.GPUS, names.CORDONED_GPUS, names.GPU_VISIBILITY, names.METRICS_LABEL, names.UNKNOWN_KEYS,
-        names.MPS,
+        names.MPS, names.PLUGIN_CONFIG,
     }  # fmt: skip
     ours = {value for value in vars(names).values() if isinstance(value, str) and value.startswith(mistakes.PREFIX)}
     assert ours == mistakes.ANNOTATIONS | elsewhere | {names.GPU_MEM, names.GPU_SLICE}

@@ -25,7 +25,9 @@ UNREACHED = {
 @cache
 def messages() -> tuple[tuple[str, str], ...]:
     """The name of each policy, and each of its messages with the variables that it takes."""
-    files = (ROOT / "manifests").rglob("*.yaml")
+    files = (
+        file for folder in ("base", "components", "overlays") for file in (ROOT / "manifests" / folder).rglob("*.yaml")
+    )
     found = [one for file in sorted(files) for one in yaml.safe_load_all(file.read_text()) if one]
     return tuple(
         (policy["metadata"]["name"], _whole(policy["spec"], validation[key]))
