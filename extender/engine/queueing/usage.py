@@ -225,8 +225,5 @@ def _withheld(books: NodeBooks, closed: bool) -> Counter[GpuKind]:
 
 def _held(book: GpuBook) -> int:
     """The held part of a GPU: the larger of its parts of memory and of slices."""
-    return (
-        _unit(book.gpu)
-        if book.wholes
-        else min(_unit(book.gpu), part_of(Demand(book.mem_used, book.slices_used, False), book))
-    )
+    unit = _unit(book.gpu)
+    return unit if book.wholes else min(unit, part_of(Demand(book.mem_used, book.slices_used, False), book))
