@@ -15,7 +15,7 @@ import structlog
 from deviceplugin.candidates import Name
 from protos.contract import names, objects
 from protos.kube import changes, errors, events, paths, reflect
-from protos.kube.client import STRATEGIC_PATCH, ApiClient
+from protos.kube.client import JSON_PATCH, STRATEGIC_PATCH, ApiClient
 
 log = structlog.get_logger()
 Kind = Literal["Normal", "Warning"]
@@ -95,6 +95,17 @@ class Cluster:
         if resources:
             body["status"] = {"capacity": resources, "allocatable": resources}
         answer = await self._patch(paths.node(self.node_name, "status"), body)
+        self._store_node(objects.decode_node(answer))
+
+    async def remove_taint(self, node: objects.Node, taint: objects.Taint) -> None:
+        """Remove a taint from this node, unless its taints have changed; raises ApiError."""
+        where = f"/spec/taints/{node.spec.taints.index(taint)}"
+        tests = {f"{where}/key": taint.key, f"{where}/effect": taint.effect, "/metadata/uid": node.metadata.uid}
+        body = [{"op": "test", "path": path, "value": value} for path, value in tests.items()]
+        params = {"fieldManager": names.PLUGIN}
+        answer = await self.client.patch(
+            paths.node(self.node_name), [*body, {"op": "remove", "path": where}], content_type=JSON_PATCH, params=params
+        )
         self._store_node(objects.decode_node(answer))
 
     async def tell(self, pod: objects.Pod, reason: str, message: str, kind: Kind = "Normal") -> None:

@@ -44,6 +44,7 @@ from deviceplugin.registrars import Registrars
 from deviceplugin.sense import Senses
 from deviceplugin.server import Endpoint
 from deviceplugin.settings import Settings
+from deviceplugin.startup_taint import StartupTaint
 from deviceplugin.true_list import TrueList
 from deviceplugin.usage.processes import Processes
 from protos import files
@@ -128,6 +129,7 @@ class Plugin:
                 self.cluster.watch_node(),
                 self.corrections.run(),
                 self.publisher.run(),
+                *(taint.run() for taint in self._startup_taints()),
                 self._follow_others(),
                 *([self._read_back.run(), self._resizing.run()] if self._read_back else []),
                 *([self._library.keeper.run()] if self._library else []),
@@ -212,6 +214,11 @@ class Plugin:
         socket = self.settings.serve_pod_resources
         parts = self.kubelet, self.cluster, self.record, self.offer, self.metrics
         return [TrueList(socket, *parts)] if socket else []
+
+    def _startup_taints(self) -> list[StartupTaint]:
+        """What removes the startup taint, if there is one."""
+        key, mem = self.settings.startup_taint, self.settings.resources.mem
+        return [StartupTaint(self.cluster, key, mem, self._settled)] if key else []
 
     async def _leave(self) -> None:
         log.info("leaving", stop_delay_s=self.settings.stop_delay_s)

@@ -13,7 +13,7 @@ from deviceplugin.library.regions import DEFAULT_DIR as LIBRARY_DIR
 from deviceplugin.mig.strategy import Strategy
 from deviceplugin.slices import TimeSlicing
 from deviceplugin.sockets import LONGEST_PATH, UNFINISHED
-from protos.contract import names
+from protos.contract import names, selector
 from protos.contract.flag import Flag, listed, option
 from protos.contract.shared_settings import SettingsError, SharedSettings
 from protos.logs import Format, Level
@@ -135,6 +135,14 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             "Without it, none is asked."
         ),
     ] = None
+    startup_taint: Annotated[
+        str,
+        Flag(
+            "Key of a taint that the plugin removes from its node once the node offers its GPUs, for autoscalers. "
+            "Needs components/autoscaler. Empty: none.",
+            metavar="KEY",
+        ),
+    ] = ""
     stop_delay_s: Annotated[
         float,
         Flag("Seconds between the annotation that the plugin stops, and its stop. No pod is placed there any more."),
@@ -151,6 +159,9 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
                 raise SettingsError(f"{option(name)} is {getattr(self, name)}: expected 0 or more")
         if not cdi.KIND.fullmatch(self.cdi_kind):
             raise SettingsError(f"--cdi-kind is {self.cdi_kind!r}: expected vendor/class, like {names.CDI_KIND}")
+        if self.startup_taint and not selector.KEY.fullmatch(self.startup_taint):
+            expected = f"expected the key of a taint, like {names.STARTUP_TAINT}"
+            raise SettingsError(f"--startup-taint is {self.startup_taint!r}: {expected}")
         if self.toolkit_version and parsed(self.toolkit_version) is None:
             raise SettingsError(f"--toolkit-version is {self.toolkit_version!r}: expected a version, like 1.20.1")
         if self.isolation is Mode.LIBRARY and self.library_path is None:

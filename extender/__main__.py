@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from extender.cli import commands
+from extender.cli.autoscaler_command import autoscaler_tags
 from extender.cli.errors import CommandError, with_demo, with_process
 from extender.cli.explain_commands import explain
 from extender.cli.options import plain_typer
@@ -74,6 +75,7 @@ def usage(context: typer.Context) -> None:
 
 
 app.command("scheduler-config")(commands.scheduler_config)
+app.command("autoscaler-tags")(autoscaler_tags)
 app.command()(commands.top)
 app.command()(idle)
 app.command()(commands.classes)

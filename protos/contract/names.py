@@ -79,6 +79,9 @@ MPS = f"{DOMAIN}/mps"
 # The label of nodes whose plugin has a configuration of its own; the Helm chart reads it.
 PLUGIN_CONFIG = f"{DOMAIN}/plugin-config"
 
+# The taint of new nodes that the plugin removes; Cluster Autoscaler knows its prefix.
+STARTUP_TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/gangshare"
+
 # Writers: managedFields manager and Event component.
 PLUGIN = "gangshare-plugin"
 EXTENDER = "gangshare-extender"

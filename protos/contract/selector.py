@@ -9,6 +9,8 @@ from typing import Final
 import msgspec
 
 OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+KEY: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+"""A valid key of a label or taint."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gangfilter.gang import Patience
-from protos.contract import mig, names, priority
+from protos.contract import mig, names, priority, selector
 from protos.contract.flag import Flag, listed, option
 from protos.contract.isolation import Demanded
 from protos.contract.shared_settings import SettingsError, SharedSettings
@@ -35,8 +35,6 @@ ElasticQuotas = Literal["limits", "deserved", "guaranteed"]
 UnknownKeys = Literal["refuse", "warn"]
 
 _WHOLE = re.compile(r"-?[0-9]{1,10}")
-_LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-"""A valid label key of Kubernetes."""
 _SECONDS = (
     "replacement_hold_s",
     "reservation_ttl_s",
@@ -215,7 +213,7 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             ("drain_taints", taint_keys, "taints or labels"),
         ):
             for key in keys:
-                if not _LABEL.fullmatch(key) or keys.count(key) > 1:
+                if not selector.KEY.fullmatch(key) or keys.count(key) > 1:
                     raise SettingsError(f"{option(name)} has {key!r}: expected keys of {kind}, each once")
 
     def _refuse_if(self, wrong: bool, name: str, expected: str) -> None:

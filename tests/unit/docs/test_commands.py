@@ -14,8 +14,10 @@ from tests.unit.docs import options
 from tests.unit.docs.pages import PAGES, ROOT, ids, page
 
 COMMANDS = options.commands()
-FOREIGN = {"--build-arg", "--feature-gates", "--force", "--grace-period", "--help", "--runtime-config", "--set"}
-"""Options of docker, helm, kubectl and kube-apiserver that the pages name, and the one that every command has."""
+FOREIGN = {"--build-arg", "--feature-gates", "--force", "--grace-period", "--help", "--runtime-config", "--set"} | {
+    "--register-with-taints"
+}
+"""Options of docker, helm, kubectl, kubelet and kube-apiserver in the pages, and the one that every command has."""
 
 
 def code(of: Path) -> Iterator[str]:

@@ -24,6 +24,7 @@ OVERLAYS: dict[str, Json] = {
 """The values that make each overlay."""
 DRIVER: Json = {"plugin": {"isolation": {"mode": "driver"}}}
 COMPONENTS: dict[str, Json] = {
+    "autoscaler": {"autoscaler": {"startupTaint": True}},
     "cdi": {"plugin": {"deviceListStrategy": "cdi-cri"}},
     "cdi-annotations": {"plugin": {"deviceListStrategy": "cdi-annotations"}},
     "dcgm": {"dcgmExporter": {"enabled": True}},

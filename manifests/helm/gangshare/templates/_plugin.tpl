@@ -54,6 +54,9 @@
 {{- if ne $values.isolation.onMismatch "report" }}
   {{- $_ := set $options "on-isolation-mismatch" $values.isolation.onMismatch }}
 {{- end }}
+{{- if .Values.autoscaler.startupTaint }}
+  {{- $_ := set $options "startup-taint" "startup-taint.cluster-autoscaler.kubernetes.io/gangshare" }}
+{{- end }}
 {{- if .Values.mps.enabled }}{{- $_ := set $options "mps-dir" "/run/gangshare/mps" }}{{- end }}
 {{- if .Values.dcgmExporter.enabled }}
   {{- $_ := set $options "serve-pod-resources" "/var/lib/kubelet/pod-resources/gangshare.sock" }}
