@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
-.PHONY: help setup demo check test coverage test-long bench lint cluster generate test-versions locks images sbom release clean
+.PHONY: help setup demo check test coverage test-long bench lint docs cluster generate test-versions locks images sbom release clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
@@ -30,6 +30,9 @@ lint: setup ## ruff, mypy, import contracts, generated files fresh
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m protos.generate --check
+
+docs: setup ## the handbook as a site: build/site/index.html; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build $(ARGS)
 
 check: setup ## before each commit, in seconds: format, ruff, mypy, import contracts, the tests of what changed
 	$(BIN)/ruff format --check .

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[3]
 OF_MANIFESTS = (ROOT / "manifests/README.md", ROOT / "manifests/helm/gangshare/README.md")
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *OF_MANIFESTS)
+PAGES = (ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")), *OF_MANIFESTS)
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 
