@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from deviceplugin.record import Record
 from protos.contract.objects import ENDED, Container, Pod
-from protos.contract.quantity import QuantityError, integer
+from protos.contract.quantity import integer_or_zero
 
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of a static pod's mirror pod."""
@@ -106,7 +106,4 @@ def _containers(pod: Pod) -> tuple[Container, ...]:
 
 def _amount(container: Container, resource: str) -> int:
     """The container's limit of a resource."""
-    try:
-        return integer(container.resources.limits.get(resource, 0)) if container.resources else 0
-    except QuantityError:
-        return 0
+    return integer_or_zero(container.resources.limits.get(resource, 0)) if container.resources else 0

@@ -15,7 +15,7 @@ import structlog
 from deviceplugin.candidates import Name
 from protos.contract import names, objects
 from protos.kube import changes, errors, events, paths, reflect
-from protos.kube.client import JSON_PATCH, STRATEGIC_PATCH, ApiClient
+from protos.kube.client import JSON_PATCH, STRATEGIC_PATCH, ApiClient, Body
 
 log = structlog.get_logger()
 Kind = Literal["Normal", "Warning"]
@@ -102,10 +102,7 @@ class Cluster:
         where = f"/spec/taints/{node.spec.taints.index(taint)}"
         tests = {f"{where}/key": taint.key, f"{where}/effect": taint.effect, "/metadata/uid": node.metadata.uid}
         body = [{"op": "test", "path": path, "value": value} for path, value in tests.items()]
-        params = {"fieldManager": names.PLUGIN}
-        answer = await self.client.patch(
-            paths.node(self.node_name), [*body, {"op": "remove", "path": where}], content_type=JSON_PATCH, params=params
-        )
+        answer = await self._patch(paths.node(self.node_name), [*body, {"op": "remove", "path": where}], JSON_PATCH)
         self._store_node(objects.decode_node(answer))
 
     async def tell(self, pod: objects.Pod, reason: str, message: str, kind: Kind = "Normal") -> None:
@@ -139,8 +136,8 @@ class Cluster:
         self._store(pod)
         return pod
 
-    async def _patch(self, path: str, body: Mapping[str, Any]) -> bytes:
-        return await self.client.patch(path, body, content_type=STRATEGIC_PATCH, params={"fieldManager": names.PLUGIN})
+    async def _patch(self, path: str, body: Body, content_type: str = STRATEGIC_PATCH) -> bytes:
+        return await self.client.patch(path, body, content_type=content_type, params={"fieldManager": names.PLUGIN})
 
     def _store(self, pod: objects.Pod) -> None:
         """Keep the newest state of a pod. A pod of the same name with another UID has replaced the pod known so far.

@@ -56,7 +56,7 @@ def offers(node: Node, resource: str) -> bool:
     """Whether the node's inventory is published, and its kubelet has told of GPU memory that pods may request."""
     try:
         published = inventory.decode(node.metadata.annotations.get(names.GPUS))
-        amount = quantity.integer(node.status.allocatable.get(resource, 0))
-    except (codec.ContractError, quantity.QuantityError):
+    except codec.ContractError:
         return False
-    return published is not None and published.state == "ready" and amount > 0
+    ready = published is not None and published.state == "ready"
+    return ready and quantity.integer_or_zero(node.status.allocatable.get(resource, 0)) > 0

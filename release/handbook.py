@@ -45,8 +45,7 @@ def sources() -> Iterator[str]:
 
 def decisions() -> str:
     """The page that lists the decisions."""
-    pages = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
-    titles = [(path.name, path.read_text().partition("\n")[0].lstrip("# ")) for path in pages]
+    titles = [(path.name, path.read_text().partition("\n")[0].lstrip("# ")) for path in _of_decisions()]
     return "\n".join(["# Decisions", "", *(f"- [{title}]({name})" for name, title in titles), ""])
 
 
@@ -65,8 +64,12 @@ def _with_decisions(nav: Any) -> Any:
         case dict():
             return {title: _with_decisions(inner) for title, inner in nav.items()}
         case str() if nav == DECISIONS:
-            return [nav, *(f"docs/adr/{path.name}" for path in sorted((ROOT / "docs/adr").glob("[0-9]*.md")))]
+            return [nav, *(path.relative_to(ROOT).as_posix() for path in _of_decisions())]
     return nav
+
+
+def _of_decisions() -> list[Path]:
+    return sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:

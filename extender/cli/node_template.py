@@ -7,7 +7,7 @@ cloudprovider/azure/azure_template.go, cloudprovider/gce/templates.go; kubernete
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -16,7 +16,7 @@ import yaml
 from extender.cli.errors import CommandError
 from protos.contract import names
 from protos.contract.objects import Node, Taint
-from protos.contract.quantity import QuantityError, integer
+from protos.contract.quantity import integer_or_zero
 
 Cloud = Literal["aws", "gce", "azure", "karpenter"]
 GPU_PRESENT = "nvidia.com/gpu.present"
@@ -48,7 +48,7 @@ class NodeTemplate(msgspec.Struct, frozen=True):
 
 def of_node(node: Node) -> NodeTemplate:
     """The template of nodes like this one; raises CommandError if it offers no GPU."""
-    offered = {name: _count(amount) for name, amount in node.status.allocatable.items() if _is_ours(name)}
+    offered = {name: integer_or_zero(amount) for name, amount in node.status.allocatable.items() if _is_ours(name)}
     if not any(offered.values()):
         raise CommandError(f"node {node.metadata.name} offers no GPU: expected a node on which the plugin runs")
     return NodeTemplate(
@@ -87,33 +87,32 @@ def overlay(template: NodeTemplate, pool: str, instance_type: str) -> dict[str, 
     return {"apiVersion": OVERLAY, "kind": "NodeOverlay", "metadata": {"name": name}, "spec": spec}
 
 
+def _entries(template: NodeTemplate) -> Iterator[tuple[str, str, str]]:
+    """Kind, key and value of all that is told, in the order of the tags."""
+    yield from (("resources", name, str(amount)) for name, amount in sorted(template.resources.items()))
+    yield from (("label", key, value) for key, value in sorted(template.labels.items()))
+    yield from (("taint", taint.key, f"{taint.value}:{taint.effect}") for taint in template.taints)
+
+
 def _aws(template: NodeTemplate) -> Iterable[str]:
-    for name, amount in sorted(template.resources.items()):
-        yield f"{AWS}/resources/{name}={amount}"
-    for key, value in sorted(template.labels.items()):
-        yield f"{AWS}/label/{key}={value}"
-    for taint in template.taints:
-        yield f"{AWS}/taint/{taint.key}={taint.value}:{taint.effect}"
+    return (f"{AWS}/{kind}/{key}={value}" for kind, key, value in _entries(template))
 
 
 def _azure(template: NodeTemplate) -> Iterable[str]:
     """Tags of Azure have no slashes."""
-    for name, amount in sorted(template.resources.items()):
-        yield f"{AZURE}_resources_{name.replace('/', '_')}={amount}"
-    for key, value in sorted(template.labels.items()):
-        yield f"{AZURE}_label_{key.replace('_', '~2').replace('/', '_')}={value}"
-    for taint in template.taints:
-        yield f"{AZURE}_taint_{taint.key.replace('/', '_')}={taint.value}:{taint.effect}"
+    for kind, key, value in _entries(template):
+        escaped = key.replace("_", "~2") if kind == "label" else key
+        yield f"{AZURE}_{kind}_{escaped.replace('/', '_')}={value}"
 
 
 def _gce(template: NodeTemplate) -> Iterable[str]:
     """The variable of kube-env in the metadata of the instance template."""
-    parts = {
-        "node_labels": (f"{key}={value}" for key, value in sorted(template.labels.items())),
-        "node_taints": (f"{taint.key}={taint.value}:{taint.effect}" for taint in template.taints),
-        "extended_resources": (f"{name}={amount}" for name, amount in sorted(template.resources.items())),
+    variables = {"node_labels": "label", "node_taints": "taint", "extended_resources": "resources"}
+    entries = list(_entries(template))
+    made = {
+        name: ",".join(f"{key}={value}" for kind, key, value in entries if kind == wanted)
+        for name, wanted in variables.items()
     }
-    made = {name: ",".join(values) for name, values in parts.items()}
     yield "AUTOSCALER_ENV_VARS: " + ";".join(f"{name}={text}" for name, text in made.items() if text)
 
 
@@ -126,13 +125,6 @@ def _is_ours(resource: str) -> bool:
 
 def _lasts(taint: Taint) -> bool:
     return not taint.key.startswith(PASSING) and taint.key not in PASSING_KEYS
-
-
-def _count(amount: str | int) -> int:
-    try:
-        return integer(amount)
-    except QuantityError:
-        return 0
 
 
 def _label(text: str) -> tuple[str, str]:

@@ -43,6 +43,14 @@ def integer(quantity: str | int) -> int:
     return above // below
 
 
+def integer_or_zero(quantity: str | int) -> int:
+    """The whole quantity of an extended resource; 0 for what is none."""
+    try:
+        return integer(quantity)
+    except QuantityError:
+        return 0
+
+
 def mebibytes(quantity: str | int) -> int:
     """The quantity of bytes in MiB, rounded away from zero; raises QuantityError."""
     above, below = _exact(quantity)

@@ -112,9 +112,16 @@ class Cluster:
 
     def account_kubeconfig(self, namespace: str, account: str, *, node: str | None = None) -> Path:
         """A kubeconfig with a ServiceAccount's token; with `node` it says which node its bearer runs on."""
-        bound = None if node is None else self._node_anchor(namespace, account, node)
-        token = self.plane.token(namespace, account, bound_to=bound)
+        token = self._account_token(namespace, account, node)
         return self.plane.token_kubeconfig("-".join(filter(None, (namespace, account, node))), token)
+
+    def account_api(self, namespace: str, account: str, *, node: str | None = None) -> Api:
+        """The API server as a ServiceAccount sees it; with `node` its token says which node its bearer runs on."""
+        return Api(self.plane.port, self.plane.ca, token=self._account_token(namespace, account, node))
+
+    def _account_token(self, namespace: str, account: str, node: str | None) -> str:
+        bound = None if node is None else self._node_anchor(namespace, account, node)
+        return self.plane.token(namespace, account, bound_to=bound)
 
     def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
         """What kubectl prints; raises HarnessError with what it says when it fails."""

@@ -38,8 +38,7 @@ def account(cluster: Cluster) -> Account:
 
     @functools.cache
     def api(name: str, node: str | None = None) -> Api:
-        kubeconfig = json.loads(cluster.account_kubeconfig(NAMESPACE, name, node=node).read_text())
-        return Api(cluster.plane.port, cluster.plane.ca, token=kubeconfig["users"][0]["user"]["token"])
+        return cluster.account_api(NAMESPACE, name, node=node)
 
     plugin, usage = api(names.PLUGIN, "node-1"), api(names.USAGE, "node-1")
     cluster.create_pod(a_pod("probe", "true", node="node-2"))

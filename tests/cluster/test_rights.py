@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -74,8 +73,7 @@ def account(cluster: Cluster) -> Account:
 
     @functools.cache
     def api(name: str, node: str | None = None) -> Api:
-        kubeconfig = json.loads(cluster.account_kubeconfig(SYSTEM, name, node=node).read_text())
-        return Api(cluster.plane.port, cluster.plane.ca, token=kubeconfig["users"][0]["user"]["token"])
+        return cluster.account_api(SYSTEM, name, node=node)
 
     return api
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,8 +31,7 @@ def cluster(able_machine: None) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def plugin(cluster: Cluster) -> Api:
     """The API server as the plugin of node-1 sees it, once the policy works."""
-    kubeconfig = json.loads(cluster.account_kubeconfig(NAMESPACE, names.PLUGIN, node="node-1").read_text())
-    api = Api(cluster.plane.port, cluster.plane.ca, token=kubeconfig["users"][0]["user"]["token"])
+    api = cluster.account_api(NAMESPACE, names.PLUGIN, node="node-1")
 
     def works() -> bool:
         try:

@@ -14,8 +14,15 @@ from tests.unit.docs import options
 from tests.unit.docs.pages import PAGES, ROOT, ids, page
 
 COMMANDS = options.commands()
-FOREIGN = {"--build-arg", "--feature-gates", "--force", "--grace-period", "--help", "--runtime-config", "--set"} | {
-    "--register-with-taints"
+FOREIGN = {
+    "--build-arg",
+    "--feature-gates",
+    "--force",
+    "--grace-period",
+    "--help",
+    "--register-with-taints",
+    "--runtime-config",
+    "--set",
 }
 """Options of docker, helm, kubectl, kubelet and kube-apiserver in the pages, and the one that every command has."""
 
