@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import structlog
 
+from extender.cluster.hand_over import LANDING_S
 from extender.cluster.leadership import Permission
 from extender.engine.types.effects import PostBinding
 from protos.contract import names, ownership
@@ -21,8 +22,6 @@ from protos.contract.objects import Pod
 from protos.kube import binding, errors, paths
 from protos.kube.client import ApiClient
 
-LANDING_S = 65.0
-"""Seconds after which the API server has dropped a request that it did not answer (its own limit is 60 s)."""
 PATIENCE_S = 3.0
 """Seconds for which a Binding that surely did not arrive is tried again."""
 PAUSE_S, PAUSE_MOST_S = 0.05, 2.0
@@ -46,6 +45,8 @@ class Binder:
 
     def __init__(self, client: ApiClient, permission: Permission, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._permission, self._clock = client, permission, clock
+        self.under_way = 0
+        """Bindings whose outcome is not known yet."""
 
     def expect(self, binds: int) -> None:
         """Prepare for so many held binds, which may be released at once."""
@@ -53,7 +54,17 @@ class Binder:
 
     async def bind(self, place: PostBinding) -> Outcome:
         """Bind the pod; returns once the outcome is known."""
-        await self._permission.settled()
+        self.under_way += 1
+        try:
+            await self._permission.settled()
+            return await self._decided(place)
+        except asyncio.CancelledError:
+            self.under_way += 1  # nobody learns its outcome any more
+            raise
+        finally:
+            self.under_way -= 1
+
+    async def _decided(self, place: PostBinding) -> Outcome:
         started, in_doubt_until, pause = self._clock(), 0.0, PAUSE_S
         while True:
             refusal = await self._post(place)

@@ -6,6 +6,8 @@ renewDeadline. So neither the clocks of other machines nor an answer that waited
 stopped can make an old renewal look new. Source: client-go tools/leaderelection (a holder that cannot renew within
 renewDeadline gives up; another takes over no earlier than leaseDuration after the last renewal it saw).
 
+A new leader waits until the former one has no Binding under way: `hand_over`.
+
 An extender without a kube-scheduler beside it is elected by a Lease of its own: `OwnLease`. While another scheduler
 serves the same pods, no replica acts: `Rivals`.
 """
@@ -18,6 +20,7 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
+from extender.cluster.hand_over import HandOver
 from protos.kube import errors, lease
 from protos.kube.client import ApiClient
 from protos.kube.lease import Election, LeaseSpec, Sight
@@ -73,12 +76,26 @@ class Candidate(Permission, ABC):
         """How often the Lease became ours after it was another's or free, as far as we saw."""
         self.trouble = UNSEEN
         """Why the last look failed, "" if it did not."""
+        self.busy: Callable[[], bool] = lambda: False
+        """Whether Bindings of this process are under way; then it does not say that it has stopped leading."""
         self._next = asyncio.Event()
 
     @property
     def ours(self) -> bool:
         """Whether the Lease was ours at the last look, renewed or not."""
         return self.leads
+
+    @property
+    def term(self) -> object:
+        """It changes with each term: then the cluster must be read anew."""
+        return self.terms
+
+    def not_handed_over(self) -> str:
+        """Why a leader must wait before it reads the cluster, "" if it need not."""
+        return ""
+
+    async def handed_over(self) -> None:
+        """Wait for a moment for what the former leader has to hand over, if we lead."""
 
     def look_soon(self) -> None:
         """Ask for an earlier look, if one may show more; cheap to call often."""
@@ -122,6 +139,7 @@ class LeaseWatch(Candidate):
     ) -> None:
         """`where`: namespace and name of the Lease."""
         super().__init__()
+        self._hand_over = HandOver(client, where, identity_prefix, renew_deadline_s, clock)
         self._client, self._where = client, where
         self._prefix, self._deadline_s, self._clock = identity_prefix, renew_deadline_s, clock
         self._spec = LeaseSpec()
@@ -148,6 +166,17 @@ class LeaseWatch(Candidate):
         return f"{holder} did not renew the scheduler's Lease within {self._deadline_s:g} s"
 
     @property
+    def term(self) -> object:
+        return self.terms, self._hand_over.term
+
+    def not_handed_over(self) -> str:
+        return self._hand_over.why_not()
+
+    async def handed_over(self) -> None:
+        if self.ours:
+            await self._hand_over.taken()
+
+    @property
     def _unsettled(self) -> bool:
         return not self.leads and (self.ours or self._asked_at is None)
 
@@ -164,6 +193,11 @@ class LeaseWatch(Candidate):
         self._wanted.set()
 
     async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._hand_over.run(lambda: self.ours, self.busy))
+            tasks.create_task(self._watch())
+
+    async def _watch(self) -> None:
         while True:
             self._wanted.clear()
             await self._look()
@@ -207,13 +241,17 @@ class OwnLease(Candidate):
         return self.trouble or "another extender holds the Lease"
 
     async def run(self) -> None:
-        """Acquire and renew, for ever; on cancellation the Lease is released, so that no replica has to wait."""
+        """Acquire and renew, for ever.
+
+        On cancellation the Lease is released, so that no replica has to wait, unless Bindings are under way.
+        """
         try:
             while True:
                 await self._look()
                 await asyncio.sleep(self._election.terms.retry_s)
         finally:
-            await self._election.release()
+            if not self.busy():
+                await self._election.release()
 
     async def _see(self) -> None:
         led = self.leads

@@ -120,7 +120,10 @@ class Extender:
     async def _serve(self, stop: asyncio.Event) -> None:
         ports = self.ports
         async with self._reader, self._writer, asyncio.TaskGroup() as tasks:
-            binds = Binds(self.core, Binder(self._writer, self._permission), tasks)
+            binder = Binder(self._writer, self._permission)
+            if isinstance(self._permission, Candidate):
+                self._permission.busy = lambda: binder.under_way > 0
+            binds = Binds(self.core, binder, tasks)
             app = status.Status(self.core, self.health, self._traffic, open_allocations=self.settings.open_allocations)
             servers = list(ports.servers(*self._verbs(binds), app, self._reader))
             serving = [tasks.create_task(server.serve(sockets=[listener])) for server, listener in servers]
@@ -183,7 +186,8 @@ class Extender:
             tasks.create_task(lease.run())
             tasks.create_task(self._rivals.run())
             await lease.looked()
-            listed_in = lease.terms
+            await lease.handed_over()
+            listed_in = lease.term
             tasks.create_task(self.watches.run())
             await self._replayed()
             await self._tend(lease, listed_in)
@@ -196,20 +200,20 @@ class Extender:
         self.health.not_ready = ""
         log.info("ready", nodes=len(self.engine.nodes), pods=len(self.engine.pods), seconds=round(took, 2))
 
-    async def _tend(self, lease: Candidate, listed_in: int) -> None:
+    async def _tend(self, lease: Candidate, listed_in: object) -> None:
         """Keep the gate open while our scheduler holds the Lease and our books are of its term.
 
         Each new term begins with a consistent list: the former holder of the Lease may have placed pods that our
         watches have not shown yet.
         """
         while True:
-            why_not = self._rivals.why() if lease.ours else lease.why_not()
+            why_not = self._rivals.why() or lease.not_handed_over() if lease.ours else lease.why_not()
             if why_not:
                 self.gate.close(why_not)
-            elif lease.terms != listed_in:
+            elif lease.term != listed_in:
                 self.gate.close("this extender is taking over and reads the cluster once more")
                 log.info("taking_over", term=lease.terms)
-                listed_in = lease.terms
+                listed_in = lease.term
                 await self.watches.catch_up()
                 continue
             else:

@@ -130,10 +130,26 @@ class Election:
         """Whether this process certainly holds the Lease at `now`."""
         return self._renewed is not None and now - self._renewed < self.terms.renew_deadline_s
 
-    async def step(self) -> bool:
-        """Try to acquire or renew; return whether this process leads. Raises request errors except Conflict."""
+    @property
+    def holder(self) -> str:
+        """The holder's identity when it was last seen, "" without one."""
+        return self._sight.holder
+
+    @property
+    def transitions(self) -> int:
+        """How often the Lease changed hands, when it was last seen."""
+        lease = self._sight.lease
+        return (lease.spec.lease_transitions or 0) if lease else 0
+
+    async def observe(self) -> float:
+        """Read the Lease; returns the time at which the request was sent. Raises request errors."""
         now = self.clock()
         self._sight.see(await read(self.client, self.namespace, self.name), now)
+        return now
+
+    async def step(self) -> bool:
+        """Try to acquire or renew; return whether this process leads. Raises request errors except Conflict."""
+        now = await self.observe()
         if self._free(now):
             await self._take(now)
         else:

@@ -241,6 +241,7 @@ def test_uninstalling_leaves_running_pods_and_the_definitions_with_what_is_of_th
         "CustomResourceDefinition/podgroups.gangshare.io",
         "CustomResourceDefinition/queues.gangshare.io",
         "Lease/gangshare-scheduler",
+        "Lease/gangshare-scheduler-extender",
     }
     assert cluster.api.get(f"{GROUPS}/queues/research")
 

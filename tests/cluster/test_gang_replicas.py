@@ -25,6 +25,8 @@ OF_GANG = "default", f"gang={GANG}"
 NODES = [f"bare-{i}" for i in range(5)]
 MEMBERS = 40
 """Of five times eight GPUs: the gang needs every one of them."""
+LISTED_S = 3.0
+"""In which a new leader would have read the cluster, and placed the rest of a gang."""
 WHOLE_S = 30.0
 """For which a gang may be half: the extenders' default."""
 
@@ -74,6 +76,24 @@ def in_bind(pair: Pair) -> int:
 def lose(leader: Pair, loss: Loss) -> None:
     """The pair ends, or is stopped."""
     {"SIGTERM": terminate, "SIGKILL": kill, "SIGSTOP": stop}[loss](leader)
+
+
+def test_a_new_leader_waits_for_the_bindings_of_an_extender_that_only_lost_the_lease(
+    sharing: Gangshare, leader: Pair, bindings: Bindings
+) -> None:
+    """kube-scheduler gives the Lease up at SIGTERM, while Bindings of its extender are still under way."""
+    cluster, (other,) = sharing.cluster, (pair for pair in sharing.pairs.values() if pair is not leader)
+    assert leader.scheduler is not None
+    bindings.stop_after(3)
+    with Witness(cluster) as witness:
+        start(cluster)
+        wait_for(lambda: bindings.kept and len(bare.bound(cluster, GANG)) == 3, 60, "half gang", every=0.01)
+        leader.scheduler.process.stop()
+        wait_for(lambda: other.metric("gangshare_leader") == 1, 60, "change of leader")
+        time.sleep(LISTED_S)
+        bindings.release()
+        ends_up_whole(sharing, leader)
+    witness.check(WHOLE_S)
 
 
 def goes_on(sharing: Gangshare, leader: Pair, seconds: float) -> None:

@@ -144,11 +144,12 @@ def checked(pair: Pair) -> Counter[str]:
 
 
 def written(cluster: Cluster, pair: Pair) -> Counter[str]:
-    """How often the pair's extender wrote to each path, by the API server's audit log."""
+    """How often the pair's extender wrote to each path, Leases left out, by the API server's audit log."""
     ours = [
         event
         for event in cluster.plane.audit()
         if event.get("userAgent") == names.EXTENDER
+        and "/leases" not in event["requestURI"]
         and pair.credential in event["user"].get("extra", {}).get(CREDENTIAL, ())
     ]
     return Counter(event["requestURI"].partition("?")[0] for event in ours)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.cluster import bind
+from extender.cluster import bind, hand_over
 from extender.cluster.bind import Binder, Outcome
 from extender.cluster.leadership import NotLeading, Permission
 from extender.engine.types.effects import PodRef, PostBinding
@@ -166,7 +166,7 @@ async def test_a_write_in_doubt_is_not_lost_before_the_pod_was_read(script: Scri
 
     def away_for_long() -> None:
         nonlocal now
-        now += 2 * bind.LANDING_S
+        now += 2 * hand_over.LANDING_S
 
     async def play(request: Any) -> Any:
         away_for_long()

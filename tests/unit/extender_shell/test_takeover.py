@@ -6,9 +6,12 @@ import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
 
 from extender.cluster import leadership
+from extender.server import run
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import NAMESPACES
 from protos.contract import names
@@ -49,7 +52,8 @@ async def lease() -> AsyncIterator[Holder]:
 
 
 def elected(api: Api, **more: Any) -> Any:
-    return world.world(api, leader_election="scheduler", lease_identity_prefix="us_", **more)
+    settings: dict[str, Any] = {"leader_election": "scheduler", "lease_identity_prefix": "us_"} | more
+    return world.world(api, **settings)
 
 
 async def placed(cluster: World, name: str) -> str:
@@ -142,6 +146,69 @@ async def test_losing_the_lease_closes_the_gate_and_regaining_it_lists_again(
         assert value("gangshare_lists_total", {"path": "/api/v1/pods"}) == 2
         assert closed[-1] == "this extender is taking over and reads the cluster once more"
         monkeypatch.undo()
+
+
+class Kept:
+    """Bindings that the API server keeps until it is told to carry them out."""
+
+    def __init__(self, cluster: World) -> None:
+        self._carry_out = cluster.server.carry_out
+        self.arrived, self.free = asyncio.Event(), asyncio.Event()
+        cluster.server.fault = self._keep
+
+    async def _keep(self, request: web.BaseRequest) -> web.StreamResponse | None:
+        if not request.path.endswith("/binding"):
+            return None
+        self.arrived.set()
+        await request.read()
+        await self.free.wait()
+        return await self._carry_out(request)
+
+
+async def test_a_new_leader_reads_the_cluster_once_the_former_one_has_no_binding_under_way(lease: Holder) -> None:
+    lease.take("them_1")
+    async with elected(lease.api) as ours, elected(lease.api, lease_identity_prefix="them_") as theirs:
+        await until(lambda: not theirs.extender.gate.why, "theirs leads")
+        kept = Kept(theirs)
+        late = asyncio.create_task(placed(theirs, "p1"))
+        await kept.arrived.wait()
+        lease.take("us_1")
+        await until(lambda: "may be under way: them_ holds" in ours.extender.gate.why, "ours waits")
+        await asyncio.sleep(1.0)
+        assert "may be under way: them_ holds" in ours.extender.gate.why
+        kept.free.set()
+        assert await late == ""
+        assert await placed(ours, "p2") == ""
+        assert given(ours.pod("p1")) + given(ours.pod("p2")) == ["GPU-node-a-0", "GPU-node-a-1"]
+
+
+async def test_an_extender_that_ends_with_a_binding_under_way_does_not_hand_over(
+    lease: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "DRAIN_S", 0.2)
+    lease.take("them_1")
+    async with elected(lease.api, renew_deadline_s=2.0) as ours:
+        async with elected(lease.api, lease_identity_prefix="them_", renew_deadline_s=2.0) as theirs:
+            await until(lambda: not theirs.extender.gate.why, "theirs leads")
+            kept = Kept(theirs)
+            late = asyncio.create_task(placed(theirs, "p1"))
+            await kept.arrived.wait()
+            lease.take("us_1")
+        with contextlib.suppress(OSError, aiohttp.ClientError, AssertionError):
+            await late
+        await until(lambda: "may be under way: them_ holds" in ours.extender.gate.why, "ours waits")
+        await until(lambda: not ours.extender.gate.why, "the Lease has expired")
+
+
+async def test_an_extender_that_was_refused_the_lease_says_so(lease: Holder) -> None:
+    async def refuse(request: web.BaseRequest) -> web.StreamResponse | None:
+        refused = request.method != "GET" and request.path.endswith("/leases")
+        return web.json_response({"message": "leases is forbidden"}, status=403) if refused else None
+
+    lease.take("us_1")
+    async with elected(lease.api) as cluster:
+        cluster.server.fault = refuse
+        await until(lambda: "leases is forbidden" in cluster.extender.gate.why, "the reason")
 
 
 def deaf(cluster: World) -> None:

@@ -133,8 +133,8 @@ def test_beside_the_clusters_scheduler_the_extender_shares_its_host_and_its_leas
     spec = objects.of("DaemonSet")["gangshare-extender"]["spec"]["template"]["spec"]
     assert spec["hostNetwork"] is True
     assert "--lease-name=kube-scheduler" in spec["containers"][0]["args"]
-    (rule,) = objects.of("Role")["gangshare-extender"]["rules"]
-    assert rule["resourceNames"] == ["kube-scheduler"]
+    rules = objects.of("Role")["gangshare-extender"]["rules"]
+    assert [rule.get("resourceNames") for rule in rules] == [["kube-scheduler"], ["kube-scheduler-extender"], None]
     assert "Deployment" not in {found["kind"] for found in objects.all}
 
 

@@ -51,13 +51,18 @@ OWN_LEASE = {
     ("kube-system", "leases.coordination.k8s.io[gangshare-scheduler]", "get"),
     ("kube-system", "leases.coordination.k8s.io", "create"),
     ("kube-system", "leases.coordination.k8s.io[gangshare-scheduler]", "get update"),
+    ("kube-system", "leases.coordination.k8s.io[gangshare-scheduler-extender]", "get update"),
 }
 REVIEWS = {
     ("", "tokenreviews.authentication.k8s.io", "create"),
     ("", "subjectaccessreviews.authorization.k8s.io", "create"),
 }
 """Of the secure port, which the layouts with a scheduler of our own have."""
-CLUSTERS_LEASE = {("kube-system", "leases.coordination.k8s.io[kube-scheduler]", "get")}
+CLUSTERS_LEASE = {
+    ("kube-system", "leases.coordination.k8s.io[kube-scheduler]", "get"),
+    ("kube-system", "leases.coordination.k8s.io", "create"),
+    ("kube-system", "leases.coordination.k8s.io[kube-scheduler-extender]", "get update"),
+}
 NAMESPACES = "gangshare-queue-namespaces"
 EVERYWHERE = {"allocation", "inventory", "plugin", "plugin-events", "visibility", "visibility-keys"}
 OF_TENANTS = {"gangshare-group-priority", "gangshare-queue-fixed", "gangshare-reservation", NAMESPACES}

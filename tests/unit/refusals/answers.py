@@ -65,6 +65,12 @@ ANSWERS = [
     ),
     Answer(
         BOTH,
+        "Bindings of the former leader may be under way: <holder> holds the Lease <lease>",
+        "nothing, it ends by itself; after a crash once that Lease has expired",
+        "test_takeover.py::test_a_new_leader_reads_the_cluster_once_the_former_one_has_no_binding_under_way",
+    ),
+    Answer(
+        BOTH,
         "another extender holds the Lease",
         "nothing, the Service leads to that one",
         "test_takeover.py::test_replicas_apart_from_a_scheduler_elect_one_and_the_other_takes_over",

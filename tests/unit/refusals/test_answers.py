@@ -16,6 +16,7 @@ from tests.unit.refusals.case import expects, literals, words
 
 WHERE = {
     "extender/cluster/leadership.py": {"why", "why_not"},
+    "extender/cluster/hand_over.py": {"why_not"},
     "extender/cluster/bind.py": {"judge", "_read"},
     "extender/server/run.py": {"_tend"},
 }
