@@ -23,6 +23,8 @@ from protos.contract.signature import Kind, Signature, of_inventory, signatures,
 
 _suited: Remembered[tuple[Kind, Selection], tuple[int, ...]] = Remembered(8192, 2**21, lambda key: key[1].length)
 """Positions of the healthy GPUs that a selection without UUIDs accepts, by kind of inventory."""
+ONE_GPU = "MPS gives a container parts of one GPU only"
+"""What a node with MPS lacks: a process connects to the server of one GPU."""
 
 
 class Entry(msgspec.Struct, eq=False):
@@ -105,13 +107,9 @@ class NodeBooks:
         return self._signature
 
     def demand(self, ask: ContainerAsk, gpu: inv.Gpu) -> Demand | None:
-        """The ask's demand on `gpu`; None if this node does not serve the ask, or isolates parts less than demanded."""
+        """The ask's demand on `gpu`; None if this node does not serve the ask, or lacks something for such parts."""
         amounts = self.amounts(ask, gpu)
-        return amounts if amounts is None or amounts.whole or self.isolates(ask) else None
-
-    def isolates(self, ask: ContainerAsk) -> bool:
-        """Whether parts of GPUs are isolated here as this ask demands."""
-        return ask.isolation == "any" or self.inventory.enforced.meets(ask.isolation)
+        return amounts if amounts is None or amounts.whole or not lack(self.inventory, ask) else None
 
     def amounts(self, ask: ContainerAsk, gpu: inv.Gpu) -> Demand | None:
         """What a container with this ask uses of `gpu`, however it is isolated; None if the node does not serve it."""
@@ -279,9 +277,17 @@ class NodeBooks:
         return charges
 
 
+def lack(inventory: inv.Inventory, ask: ContainerAsk) -> str:
+    """Why the node gives this container no parts of GPUs, whatever is free, in constant words; "" if it does."""
+    if ask.isolation != "any" and not inventory.enforced.meets(ask.isolation):
+        return inventory.enforced.lack
+    one = ask.gpus == 1 or ask.profile or (ask.whole and ask.whole not in inventory.replicas)
+    return "" if one or not inventory.enforced.compute else ONE_GPU
+
+
 def isolated(books: NodeBooks, ask: PodAsk, charges: Mapping[str, Demand]) -> bool:
-    """Whether these charges of a pod are isolated as it demands; whole GPUs are."""
-    return all(map(books.isolates, ask.containers)) or all(demand.whole for demand in charges.values())
+    """Whether the node gives these parts, isolated as the pod demands; whole GPUs it gives in any case."""
+    return not any(lack(books.inventory, each) for each in ask.containers) or all(d.whole for d in charges.values())
 
 
 def spread_over(ask: ContainerAsk, gpus: int) -> ContainerAsk | None:

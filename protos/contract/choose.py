@@ -17,7 +17,7 @@ import msgspec
 from protos.contract import names
 from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
-from protos.contract.books import NodeBooks
+from protos.contract.books import NodeBooks, lack
 from protos.contract.gpu_book import GpuBook, peak
 from protos.contract.mig import shown
 from protos.contract.quantity import amount_of_memory
@@ -271,7 +271,7 @@ def misfit(ask: PodAsk, books: NodeBooks) -> str:
     if lacking := profiles.difference(book.gpu.profile for book in books.gpus.values()):
         return f"has no MIG instance {min(lacking)}"
     some = (books.demand(container, book.gpu) for container in ask.containers for book in books.gpus.values())
-    if not (all(map(books.isolates, ask.containers)) or any(some)):
+    if any(lack(books.inventory, container) for container in ask.containers) and not any(some):
         return f"with {books.inventory.enforced}"
     if alike_only(ask, books) and choose(_mixing(ask), books) is not None:
         return f"has enough free only on GPUs of several models, which {names.MIXED_MODELS}: allow permits"

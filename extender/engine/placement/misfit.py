@@ -12,7 +12,7 @@ from extender.engine.state import intree
 from extender.engine.state.intree import Amounts, Constraints
 from extender.engine.state.node_state import NodeState
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
-from protos.contract.books import NodeBooks
+from protos.contract.books import NodeBooks, lack
 from protos.contract.gpu_book import GpuBook
 from protos.contract.inventory import HEALTHY, IN_MIG_MODE, Gpu
 from protos.contract.links import EXACT
@@ -93,10 +93,8 @@ def _of_gpus(ask: PodAsk, books: NodeBooks) -> Misfit:
     selected = _selected(ask.selection, books)
     if isinstance(selected, str):
         return Misfit(selected, never=True)
-    if lack := _unisolated(ask, books):
-        return Misfit(lack, never=True)
-    if lack := _too_small(ask, books, selected) or _unjoined(ask, books, selected):
-        return Misfit(lack, never=True)
+    if why := _no_parts(ask, books) or _too_small(ask, books, selected) or _unjoined(ask, books, selected):
+        return Misfit(why, never=True)
     if books.inventory.state != "ready":
         return Misfit("its plugin is not ready", never=False)
     offered = [book for book in selected if book.offered]
@@ -130,12 +128,12 @@ def _selected(selection: Selection, books: NodeBooks) -> list[GpuBook] | str:
     return found
 
 
-def _unisolated(ask: PodAsk, books: NodeBooks) -> str:
-    """What the node does not enforce for parts of GPUs though the pod demands it, "" if nothing."""
+def _no_parts(ask: PodAsk, books: NodeBooks) -> str:
+    """What the node lacks for parts of GPUs, whatever is free; "" if nothing."""
     for container in ask.containers:
         demands = [demand for book in books.gpus.values() if (demand := books.amounts(container, book.gpu))]
-        if not books.isolates(container) and demands and not any(demand.whole for demand in demands):
-            return books.inventory.enforced.lack
+        if (why := lack(books.inventory, container)) and demands and not any(demand.whole for demand in demands):
+            return why
     return ""
 
 

@@ -20,6 +20,7 @@ from extender.engine.types import refusals
 from extender.engine.types.amounts import in_words
 from protos.contract import ask_words
 from protos.contract.ask import ContainerAsk, PodAsk, demanding
+from protos.contract.books import ONE_GPU, lack
 from protos.contract.inventory import IN_MIG_MODE
 from protos.contract.names import GPU_COUNT, Resources
 from protos.contract.quantity import amount_of_memory
@@ -91,6 +92,8 @@ class CannotFit:
             if demanded != "any" and (alike := [kind for kind in kinds if kind.fits(ask)]):
                 best = max(alike, key=lambda kind: (bool(kind.isolation.memory), kind.isolation.compute))
                 return refusals.no_isolation(demanded, f"{next(iter(best.nodes))} has {best.isolation}")
+            if one := self._one_gpu(ask):
+                return one
             several = len(ask.containers) > 1 or (ask.only_whole and ask.containers[0].gpus > 1)
             return refusals.cannot_fit(ask_words.wanted(ask) + " on one node" * several, self._nearest(ask))
         for resource, amount in zip(IN_TREE, needed, strict=True):
@@ -105,6 +108,18 @@ class CannotFit:
     def _profiles(self) -> set[str]:
         """The MIG profiles of the cluster, and "" for GPUs."""
         return {"", *(found.profile for found in self._stock.gpus)}
+
+    def _one_gpu(self, ask: PodAsk) -> Reason | None:
+        """If nodes with MPS have enough such GPUs for a container with parts of several, and only MPS forbids it."""
+        selection = msgspec.structs.replace(ask.selection, uuids=())
+        for kind in self._nodes.kinds:
+            for container in ask.containers:
+                alone = msgspec.structs.replace(container, gpus=1)
+                forbidden = kind.books is not None and lack(kind.books.inventory, container) == ONE_GPU
+                if forbidden and kind.able(alone, selection) >= container.gpus:
+                    why = f"{ONE_GPU}, as on {next(iter(kind.nodes))}: request a part of one GPU"
+                    return refusals.cannot_fit(ask_words.wanted(ask), why)
+        return None
 
     # -- words
 

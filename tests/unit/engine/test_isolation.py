@@ -12,10 +12,11 @@ from extender.engine.types.effects import Refuse
 from extender.engine.types.events import NamespaceGone, NamespaceSeen, NodeSeen, PodSeen
 from gangfilter.table import Phase
 from protos.contract import allocation, names
+from protos.contract.books import ONE_GPU
 from protos.contract.isolation import Isolation
 from protos.contract.namespace import decode
 from protos.contract.objects import Node, Pod
-from tests.builders import a_node, a_pod
+from tests.builders import a_container, a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, members
 from tests.unit.engine.selections import a_class, named, refusal, woken
 from tests.unit.engine.story import Story, bound, changed
@@ -132,6 +133,26 @@ def test_a_node_that_does_not_isolate_says_what_is_missing(
     isolation: Isolation | None, demanded: str, words: str
 ) -> None:
     assert why(Story(a_host("n", isolation)), demanding(isolation=demanded)) == Misfit(words, never=True)
+
+
+def test_a_container_gets_no_parts_of_several_gpus_from_nodes_with_mps() -> None:
+    several = a_pod("p", mem=8, annotations={names.GPU_COUNT: "2"})
+    cooperative = Isolation("mps", "cooperative")
+    story = Story(a_host("a", MPS), a_host("b", cooperative), a_host("c", DRIVER))
+    assert possible(story, several) == {"c"}
+    for level in (MPS, cooperative):
+        assert why(Story(a_host("n", level)), several) == Misfit(ONE_GPU, never=True)
+    assert refusal(Story(a_host("a", MPS)), several) == (
+        "no node in the cluster could fit 4 GiB on each of 2 GPUs, even if it were empty: MPS gives a container "
+        "parts of one GPU only, as on a: request a part of one GPU"
+    )
+
+
+def test_nodes_with_mps_give_several_whole_gpus_and_parts_to_several_containers() -> None:
+    whole = a_pod("w", whole=2)
+    mixed = a_pod("x", containers=[a_container("one", mem=4), a_container("two", mem=14)])
+    for pod in (whole, mixed):
+        assert possible(Story(a_host("a", MPS)), pod) == {"a"}
 
 
 # -- the level of a node changes
