@@ -101,6 +101,8 @@ def group_lines(group: Group) -> Iterator[str]:
         yield f"  {group.sentence}"
     if group.numbers:
         yield f"  {group.numbers}"
+    if group.provisioning:
+        yield f"  {group.provisioning}"
     yield from _queue(group)
     minimum = "unknown" if group.min_member is None else group.min_member
     yield f"  minimum {minimum}: {group.present} exist, {group.bound} bound, {group.succeeded} succeeded"

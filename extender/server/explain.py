@@ -106,6 +106,7 @@ def group(engine: Engine, key: GroupKey, now: float) -> Pieces:
         **takes,
         **line,
         "earliest": inspect.earliest(engine, f"gang {key}", now),
+        "provisioning": engine.provisioning.told(key),
         "conflicts": list(info.gang.terms.conflicts),
     }
     members, holds = list(info.gang.members.values()), list(info.replacements)

@@ -19,6 +19,7 @@ from extender.cluster.act import Actor
 from extender.cluster.bind import Binder
 from extender.cluster.leadership import Candidate, LeaseWatch, OwnLease, Permission, Rivals
 from extender.cluster.pending import Complaint
+from extender.cluster.provisioning import Requests
 from extender.cluster.reviews import Reviews
 from extender.cluster.watch import Watches
 from extender.engine.cycle.engine import Engine
@@ -33,6 +34,7 @@ from extender.server.garbage import Garbage
 from extender.server.gate import Gate
 from extender.server.pages import Pages
 from extender.server.ports import Ports
+from extender.server.provisioning import ProvisioningDesk
 from extender.server.verbs import VerbQuestions, Verbs
 from extender.server.visibility.api import Api, Standing
 from extender.settings import Settings
@@ -139,6 +141,8 @@ class Extender:
                 from extender.server.webhook import Webhook  # its libraries are loaded only if they are needed
 
                 endless.append(Webhook(self._writer, ports.webhook, self.settings.scheduler_names).run())
+            if self.settings.provisioning_class:
+                endless.append(self._provisioning().run())
             if ports.visibility is not None:
                 from extender.server.visibility.server import Visibility  # the same
 
@@ -167,6 +171,11 @@ class Extender:
             handlers |= gpushare.GpuShare(verbs, self.engine).handlers
             others = gpushare.pages(self.engine, self.gate, self._traffic)
         return VerbQuestions(self.core, self.gate, handlers, self._traffic), others
+
+    def _provisioning(self) -> ProvisioningDesk:
+        undecodable = lambda: self.metrics.errors.update(["undecodable"])  # noqa: E731
+        requests = Requests(self._reader, self._writer, self.settings.provisioning_class, undecodable)
+        return ProvisioningDesk(self.core, requests, lambda: not self.gate.why, self._actor.submit)
 
     def _standing(self) -> Standing:
         if not self.watches.replayed.is_set():

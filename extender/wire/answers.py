@@ -279,6 +279,8 @@ class Group(Gang, frozen=True, kw_only=True):
     """If it is pending: what its smallest start would use of its queue."""
     first: Earliest | None = None
     earliest: Earliest | None = None
+    provisioning: str = ""
+    """What became of its ProvisioningRequest, "" if it has none."""
     conflicts: tuple[str, ...] = ()
     members: tuple[Member, ...] = ()
     slots: tuple[Slot, ...] = ()

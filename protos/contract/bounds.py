@@ -127,6 +127,14 @@ SCALERS = Bound("ScaleIns and ScaleOuts of a job", 64)
 """One at a time runs. Ours stay for ten minutes, and there are at most two per minute."""
 SCALED = Bound("workers that the ScaleIns of a job name", 2048)
 
+# -- requests for capacity
+
+PROVISIONING_OPEN = Bound("ProvisioningRequests of ours that wait for capacity", 64)
+PROVISIONING_LISTED = Bound("ProvisioningRequests that are read", 512)
+"""Ours, and those of others that bear our label."""
+PROVISIONING_CONDITIONS = Bound("conditions of a ProvisioningRequest", 64)
+PROVISIONING_TEXT = Bound("message of a ProvisioningRequest that is shown", 512, "characters")
+
 # -- queues and classes
 
 WEIGHT = Bound("weight of a queue", 10_000)

@@ -16,6 +16,7 @@ from extender.engine.gangs.context import GangContext
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.gates import Gates
 from extender.engine.gangs.planner import GangPlanner
+from extender.engine.gangs.provisioning import Provisioning
 from extender.engine.gangs.reporter import GangReporter
 from extender.engine.placement.indexes import Indexes
 from extender.engine.placement.offers import Offers
@@ -132,6 +133,8 @@ class Components:
         self.gangs = Gangs(context, self.booking.release)
         self.gates = Gates(self._context, self.indexes, self.waking)
         self.barrier = Barrier(self.gangs)
+        most, after_s = settings.max_gang_size, settings.provisioning_after_s
+        self.provisioning = Provisioning(self._roster, planner, self.reservations, after_s, most)
         self.activator = ReservationActivator(self.reservations, self.gangs, self.quarantine, self.outbox)
 
     def _make_policies(self) -> None:

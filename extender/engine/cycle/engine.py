@@ -62,6 +62,7 @@ class Engine:
         self.counters, self.ledger, self.reservations = components.counters, components.ledger, components.reservations
         self.classes, self.tenancy, self.runtimes = components.classes, components.tenancy, components.runtimes
         self.gangs, self.elastic, self.movable_pods = components.gangs, components.elastic, components.movable_pods
+        self.provisioning = components.provisioning
         self.worth, self.backfill, self.quarantine = components.worth, components.backfill, components.quarantine
 
     # -- events

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gangfilter.gang import Patience
-from protos.contract import mig, names, priority, selector
+from protos.contract import mig, names, priority, provisioning, selector
 from protos.contract.flag import Flag, listed, option
 from protos.contract.isolation import Demanded
 from protos.contract.shared_settings import SettingsError, SharedSettings
@@ -43,6 +43,7 @@ _SECONDS = (
     "scale_in_timeout_s",
     "scale_out_delay_s",
     "backfill_delay_s",
+    "provisioning_after_s",
 )
 
 
@@ -161,6 +162,16 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
         float,
         Flag("Seconds that the first workload of a queue waits before it gets a backfill reservation. 0 disables."),
     ] = 300.0
+    provisioning_class: Annotated[
+        str,
+        Flag(
+            "Class of the ProvisioningRequests by which gangs that lack capacity ask an autoscaler, for example "
+            "check-capacity.autoscaling.x-k8s.io. Needs components/provisioning. Empty disables."
+        ),
+    ] = ""
+    provisioning_after_s: Annotated[
+        float, Flag("Seconds that a gang lacks capacity before it asks by a ProvisioningRequest.")
+    ] = 30.0
     bind_timeout_s: Annotated[
         float,
         Flag("httpTimeout, in seconds, of kube-scheduler's configuration. Binds of gangs wait for at most half of it."),
@@ -205,6 +216,8 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             self._refuse_if(not 0 < getattr(self, name) < math.inf, name, "a number of seconds above zero")
         for name in _SECONDS:
             self._refuse_if(not 0 <= getattr(self, name) < math.inf, name, "a number of seconds from zero on")
+        named = not self.provisioning_class or provisioning.CLASS_NAME.fullmatch(self.provisioning_class)
+        self._refuse_if(not named, "provisioning_class", "a name of at most 253 small letters, digits, - and .")
         allowed = priority.LEAST <= self.group_priority <= priority.HIGHEST
         self._refuse_if(not allowed, "group_priority", f"at most {priority.HIGHEST}")
         taint_keys = tuple(taint.partition("=")[0] for taint in self.drain_taints)

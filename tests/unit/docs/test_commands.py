@@ -16,6 +16,7 @@ from tests.unit.docs.pages import PAGES, ROOT, ids, page
 COMMANDS = options.commands()
 FOREIGN = {
     "--build-arg",
+    "--enable-provisioning-requests",
     "--feature-gates",
     "--force",
     "--grace-period",
@@ -24,7 +25,7 @@ FOREIGN = {
     "--runtime-config",
     "--set",
 }
-"""Options of docker, helm, kubectl, kubelet and kube-apiserver in the pages, and the one that every command has."""
+"""Options of other programs in the pages, and the one that every command has."""
 
 
 def code(of: Path) -> Iterator[str]:

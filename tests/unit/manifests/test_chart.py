@@ -43,6 +43,7 @@ COMPONENTS: dict[str, Json] = {
     "mig mig-monitor": {"plugin": {"migStrategy": "mixed", "migMonitor": True}},
     "memory-units": {"policies": {"memoryUnits": True}},
     "mps": {"mps": {"enabled": True}},
+    "provisioning": {"autoscaler": {"provisioningClass": "check-capacity.autoscaling.x-k8s.io"}},
     "operators": {"scheduler": {"operators": True}},
     "usage": {"usage": {"enabled": True}},
     "usage usage-events": {"usage": {"enabled": True, "overuseEvents": True}},

@@ -31,6 +31,7 @@
 {{- with .root.Values.scheduler.leaderElection.renewDeadline }}
   {{- $_ := set $options "renew-deadline" (trimSuffix "s" .) }}
 {{- end }}
+{{- with .root.Values.autoscaler.provisioningClass }}{{- $_ := set $options "provisioning-class" . }}{{- end }}
 {{- $options = mergeOverwrite $options $values.args }}
 {{- $_ := set .container "args" (include "gangshare.args" (dict "words" .container.args "options" $options) | fromJsonArray) }}
 {{- include "gangshare.container" (dict "root" .root "container" .container "image" $values.image "tag" .root.Chart.AppVersion "values" $values) }}
