@@ -165,7 +165,14 @@ class Node:
 
     def import_image(self, archive: Path) -> None:
         """Put the images of a docker archive into containerd."""
-        self.command("ctr", "--address", self._socket, "--namespace", "k8s.io", "images", "import", archive)
+        self._images("import", archive)
+
+    def tag_image(self, name: str, other: str) -> None:
+        """Give an image another name, too."""
+        self._images("tag", name, other)
+
+    def _images(self, *command: str | os.PathLike[str]) -> None:
+        self.command("ctr", "--address", self._socket, "--namespace", "k8s.io", "images", *command)
 
     def _containerd_answers(self) -> bool:
         with contextlib.suppress(subprocess.CalledProcessError):

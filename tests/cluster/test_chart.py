@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import shlex
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -21,6 +17,7 @@ from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import a_gpu_pod
 from tests.cluster.process import wait_for
+from tests.cluster.release import Release, unchanged
 from tests.cluster.test_install import overlay
 
 pytestmark = pytest.mark.timeout(1800)  # a first run makes a base image and two images on it, and helm
@@ -35,45 +32,10 @@ AUTOMATIC = "kube-aggregator.kubernetes.io/automanaged"
 GROUPS = "/apis/gangshare.io/v1alpha1"
 
 
-class Release:
-    """The release gangshare, by the commands that users write, run where they are: in a clone of the repository."""
-
-    def __init__(self, cluster: Cluster, helm: Path, values: Json) -> None:
-        self.cluster = cluster
-        self.values = cluster.dir / "values.yaml"
-        self.values.write_text(json.dumps(values))
-        folder = cluster.dir / "programs"
-        folder.mkdir()
-        (folder / "helm").symlink_to(helm)
-        (folder / "kubectl").symlink_to(cluster.plane.assets.program("kubectl"))
-        homes = {f"HELM_{kind}_HOME": str(cluster.dir / "helm") for kind in ("CACHE", "CONFIG", "DATA")}
-        self._env = {**os.environ, **homes, "KUBECONFIG": str(cluster.kubeconfig)}
-        self._env["PATH"] = f"{folder}:{os.environ['PATH']}"
-
-    def run(self, line: str) -> str:
-        """What a command line prints."""
-        command = shlex.split(line)
-        done = subprocess.run(command, cwd=builds.ROOT, env=self._env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-        return done.stdout
-
-    def install(self, options: str = f"--namespace {NAMESPACE}") -> str:
-        options += f" --create-namespace --values {self.values} --wait --timeout 5m"
-        return self.run(f"helm install gangshare manifests/helm/gangshare {options}")
-
-    def upgrade(self, *settings: str) -> None:
-        """With the values so far and these."""
-        given = " ".join(f"--set {setting}" for setting in settings)
-        options = f"--namespace {NAMESPACE} --reset-then-reuse-values {given} --wait --timeout 5m"
-        self.run(f"helm upgrade gangshare manifests/helm/gangshare {options}")
-
-    def uninstall(self) -> None:
-        self.run(f"helm uninstall gangshare --namespace {NAMESPACE} --wait --timeout 5m")
-
-    def extender_args(self) -> list[str]:
-        path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/gangshare-scheduler"
-        found: list[str] = self.cluster.api.get(path)["spec"]["template"]["spec"]["initContainers"][0]["args"]
-        return found
+def extender_args(release: Release) -> list[str]:
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/gangshare-scheduler"
+    found: list[str] = release.cluster.api.get(path)["spec"]["template"]["spec"]["initContainers"][0]["args"]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -106,19 +68,7 @@ def release(built: Mapping[str, builds.Built]) -> Iterator[Release]:
         for node in running.nodes.values():
             for one in built.values():
                 node.import_image(one.archive)
-        yield Release(running, assets.helm(), values)
-
-
-def uid(pod: Json) -> str:
-    return str(pod["metadata"]["uid"])
-
-
-def unchanged(cluster: Cluster, before: Json) -> bool:
-    """Whether a pod runs on as it was: not replaced, not restarted, with the same GPUs."""
-    now = cluster.pod(before["metadata"]["name"])
-    (container,) = now["status"]["containerStatuses"]
-    same = now["metadata"]["annotations"][names.ALLOCATION] == before["metadata"]["annotations"][names.ALLOCATION]
-    return uid(now) == uid(before) and now["status"]["phase"] == "Running" and not container["restartCount"] and same
+        yield Release(running, assets.helm(), values, NAMESPACE)
 
 
 def test_from_nothing_to_a_running_sample_by_the_commands_that_are_told(release: Release) -> None:
@@ -158,11 +108,11 @@ def test_an_upgrade_and_a_rollback_leave_pods_running_and_a_gang_waiting(release
 
     release.upgrade("extender.args.min-runtime=45")
 
-    assert "--min-runtime=45" in release.extender_args()
+    assert "--min-runtime=45" in extender_args(release)
     assert unchanged(cluster, before)
     assert {cluster.pod(f"train-{number}")["status"]["phase"] for number in range(2)} == {"Pending"}
     release.run(f"helm rollback gangshare 1 --namespace {NAMESPACE} --wait --timeout 5m")
-    assert not [arg for arg in release.extender_args() if "min-runtime" in arg]
+    assert not [arg for arg in extender_args(release) if "min-runtime" in arg]
     assert unchanged(cluster, before)
     for number in range(2):
         assert "nodeName" not in cluster.pod(f"train-{number}")["spec"]
