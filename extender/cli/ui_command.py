@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
@@ -33,4 +32,4 @@ def ui(
         from extender.cli import ui_server
 
     place = ui_server.Place(port, kubeconfig, context, server)
-    asyncio.run(ui_server.serve(place, browser=not no_browser and bool(os.environ.get("DISPLAY", os.name == "nt"))))
+    asyncio.run(ui_server.serve(place, browser=not no_browser))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
+import sys
 import webbrowser
 from importlib import metadata
 from typing import NamedTuple
@@ -53,9 +55,14 @@ async def _serve(place: Place, source: Source, *, browser: bool) -> None:
         app = App(door, source, Board(source), named, metadata.version("gangshare"))
         url = f"http://{HOST}:{door.port}/?token={door.token}"
         typer.echo(f"The page is at {url} until Ctrl-C. Whoever has this URL sees what you may see.")
-        if browser:
+        if browser and _has_screen():
             webbrowser.open(url)
         await uvicorn.Server(_config(app)).serve(sockets=[listener])
+
+
+def _has_screen() -> bool:
+    """Whether a browser can be opened: not on a machine without a display, nor by SSH."""
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _listener(port: int) -> socket.socket:
