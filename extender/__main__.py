@@ -21,6 +21,7 @@ from extender.cli.explain_commands import explain
 from extender.cli.options import plain_typer
 from extender.cli.queue_commands import move, queue
 from extender.cli.resize_commands import resize
+from extender.cli.ui_command import ui
 from extender.cli.used_commands import idle
 from extender.cli.whatif_command import whatif
 from protos import usage as command_line
@@ -82,6 +83,7 @@ app.command()(commands.classes)
 app.command()(commands.queues)
 app.command()(whatif)
 app.command()(commands.defrag)
+app.command()(ui)
 app.command()(commands.demo)
 app.add_typer(explain, name="explain")
 app.add_typer(queue, name="queue")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import grpc.aio
 
-from extender.cli import console, inspection, scheduler_config, top
+from extender.cli import console, inspection, scheduler_config, top, ui_server
 from extender.cli.demo import check, definitions, gang, manifests, tenants, trace, yours
 from extender.cli.demo.count import Count
 from extender.cli.errors import CommandError
@@ -48,7 +48,7 @@ QUIET_S = 1.0
 SETTLE_TIMEOUT_S = 60.0
 
 
-def run(pods: int, speed: float, serve: bool) -> bool:
+def run(pods: int, speed: float, serve: bool, ui: bool) -> bool:
     """Run the demo, and return whether the check found no faults.
 
     Raises CommandError if a value is invalid or the cluster breaks, and KeyboardInterrupt if a signal ends the demo
@@ -59,9 +59,11 @@ def run(pods: int, speed: float, serve: bool) -> bool:
         raise CommandError(f"--pods is {pods}: expected 1 to {len(recorded)}, as many as the sample of the trace has")
     if not 0 < speed <= 100:
         raise CommandError(f"--speed is {speed:g}: expected a number above 0 and up to 100")
+    if ui and not serve:
+        raise CommandError("--ui shows a cluster that stays up: expected --serve, too")
     try:
         grpc.aio.init_grpc_aio()  # keeps its poller alive: it may deadlock when the last server is freed
-        return asyncio.run(_until_signal(Demo(recorded[:pods], speed, serve)))
+        return asyncio.run(_until_signal(Demo(recorded[:pods], speed, serve, ui)))
     except (WaitError, ProcessError) as error:
         raise CommandError(str(error)) from error
 
@@ -88,8 +90,8 @@ async def _until_signal(demo: Demo) -> bool:
 class Demo:
     """One run of the demo. `outcome` is the result of the check, None before it."""
 
-    def __init__(self, recorded: Sequence[trace.Recorded], speed: float, serve: bool) -> None:
-        self._recorded, self._speed, self._serve = recorded, speed, serve
+    def __init__(self, recorded: Sequence[trace.Recorded], speed: float, serve: bool, ui: bool) -> None:
+        self._recorded, self._speed, self._serve, self._ui = recorded, speed, serve, ui
         self._staying = trace.remaining(self._recorded, STRETCH)
         """Pods that stay beyond the last arrival, in the order in which they leave."""
         self._left = 0
@@ -117,6 +119,8 @@ class Demo:
             )
             if self._serve:
                 console.show("", *_guide(cluster))
+                if self._ui:
+                    await ui_server.serve(ui_server.Place(server=cluster.place.status_url), browser=True)
                 await asyncio.Event().wait()
         console.show("", yours.SERVE)
         return not self.outcome.faults

@@ -16,7 +16,10 @@ from protos.contract import names
 NAME = "my-pod"
 UNITS, WRONG, RIGHT = 4, 3, 2
 """GiB of GPU memory, the number of GPUs among which they do not divide, and one among which they do."""
-SERVE = "Now you: `gangshare demo --serve` (`make demo ARGS=--serve`) keeps the cluster up, and shows how to run a pod."
+SERVE = (
+    "Now you: `gangshare demo --serve --ui` (`make demo ARGS='--serve --ui'`) keeps the cluster up, shows it in the "
+    "browser, and shows how to run a pod."
+)
 INSTALL = "kubectl is not on the PATH (https://kubernetes.io/docs/tasks/tools shows how to install it). curl does, too:"
 
 

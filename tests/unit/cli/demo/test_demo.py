@@ -14,6 +14,7 @@ import yaml
 
 from extender.cli.demo import yours
 from tests.unit.cli.run import gangshare
+from tests.unit.cli.test_ui import snapshot
 
 TOLD = (
     r"Assembling  gang default/train waits for its members: 3 of 4 members exist\n"
@@ -70,7 +71,7 @@ def _read(path: Path) -> str:
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[Demo]:
-    demo = Demo(tmp_path / "page", "--pods", "60", "--serve")
+    demo = Demo(tmp_path / "page", "--pods", "60", "--serve", "--ui")
     yield demo
     demo.process.send_signal(signal.SIGTERM)
     demo.process.wait(30)
@@ -144,6 +145,11 @@ def test_a_newcomer_sees_pods_on_gpus_looks_around_and_leaves_nothing_behind(
     assert re.search(r"of \d\d containers with GPUs agree, and gang default/train is complete", serving.page)
     assert re.search(f"{TENANTS}.*{TOLD}", serving.page, re.DOTALL)
     assert "\x1b" not in serving.page
+    serving.until("until Ctrl-C. Whoever has this URL")
+    assert [node["name"] for node in snapshot(re.findall(r"http://\S+token=\S+", serving.page)[0])["nodes"]][:2] == [
+        "a10",
+        "dgx-a100",
+    ]
     said = dict(re.findall(r"(KUBECONFIG|GANGSHARE_SERVER)=(\S+)", serving.page))
     said["KUBECACHEDIR"] = str(tmp_path)
     monkeypatch.setenv("GANGSHARE_SERVER", said["GANGSHARE_SERVER"])

@@ -1,0 +1,92 @@
+"""What is read of the aggregated API and of the status port, with the rights of the viewer."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from extender.ui.sources import MOST_NAMESPACES, Aggregated, Status
+from extender.wire.visibility import GROUP_VERSION
+from protos.kube import errors
+from protos.kube.client import ApiClient
+
+BASE = f"/apis/{GROUP_VERSION}"
+GANG = {"namespace": "team-a", "name": "g", "phase": "Waiting", "queue": "q"}
+GPU = {"index": 0, "uuid": "GPU-0", "mem": 16, "memUsed": 4}
+PODS = [
+    {"namespace": "team-a", "name": "late", "uid": "1", "state": "waiting", "sentence": "no room"},
+    {"namespace": "team-a", "name": "runs", "uid": "2", "state": "bound"},
+]
+
+
+def listed(*statuses: dict[str, Any]) -> dict[str, Any]:
+    return {"items": [{"metadata": {}, "status": status} for status in statuses]}
+
+
+class Server:
+    """An API server that answers these paths and forbids all others."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers, self.asked = answers, list[str]()
+
+    async def get(self, path: str) -> bytes:
+        self.asked.append(path)
+        if path not in self.answers:
+            raise errors.Forbidden(f"GET {path}")
+        return msgspec.json.encode(self.answers[path])
+
+    async def fetch(self, path: str, decoder: msgspec.json.Decoder[Any]) -> Any:
+        return decoder.decode(await self.get(path))
+
+    @property
+    def client(self) -> ApiClient:
+        return cast(ApiClient, self)
+
+
+async def test_the_aggregated_api_gives_nodes_queues_gangs_and_pending_pods() -> None:
+    node = {"name": "n", "unitMiB": 1024, "gpus": [{**GPU, "node": "n", "unitMiB": 1024, "otherPods": 1}]}
+    server = Server(
+        {
+            f"{BASE}/gpunodes": listed(node),
+            f"{BASE}/gpuqueues": listed({"name": "q"}),
+            f"{BASE}/gangs": listed(GANG),
+            f"{BASE}/gpupods": listed(*PODS),
+        }
+    )
+    source = Aggregated(server.client)
+    (gpu,) = (await source.nodes())[0].gpus
+    assert (gpu.state, gpu.used, gpu.others) == ("part", 4096, 1)
+    rest = await source.rest(())
+    assert ([queue.name for queue in rest.queues], [gang.name for gang in rest.gangs]) == (["q"], ["g"])
+    assert [pod.name for pod in rest.pods] == ["late"]
+    assert rest.limits == ()
+
+
+async def test_who_may_not_list_all_namespaces_sees_their_own_and_is_told_so() -> None:
+    of = f"{BASE}/namespaces/team-a"
+    server = Server({f"{of}/gangs": listed(GANG), f"{of}/gpupods": listed(*PODS)})
+    rest = await Aggregated(server.client).rest(["team-a", "team-b"])
+    assert [gang.name for gang in rest.gangs] == ["g"]
+    assert [pod.name for pod in rest.pods] == ["late"]
+    assert rest.limits == (
+        "gpuqueues are not shown: you may not list gpuqueues.visibility.gangshare.io",
+        "gangs and pending pods are shown of the namespaces that you may list: team-a, team-b",
+    )
+
+
+async def test_only_so_many_namespaces_are_asked() -> None:
+    server = Server({})
+    await Aggregated(server.client).rest([f"n{number}" for number in range(MOST_NAMESPACES + 5)])
+    assert sum("/namespaces/" in path and path.endswith("/gangs") for path in server.asked) == MOST_NAMESPACES
+
+
+async def test_the_status_port_gives_the_same() -> None:
+    books = {"nodes": [{"name": "n", "gpus": [GPU]}], "waiting": [PODS[0]], "groups": [GANG]}
+    server = Server({"/inspect": books, "/queues": {"queues": [{"name": "q"}]}, "/explain/a%2Fb/p": {"name": "\x1b"}})
+    source = Status(server.client)
+    (gpu,) = (await source.nodes())[0].gpus
+    assert (gpu.state, gpu.memory, gpu.slices) == ("part", 16384, 100)
+    rest = await source.rest(())
+    assert ([queue.name for queue in rest.queues], [pod.name for pod in rest.pods]) == (["q"], ["late"])
+    assert msgspec.json.decode(await source.explain("a/b", "p")) == {"name": "\ufffd"}
