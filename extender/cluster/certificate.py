@@ -7,6 +7,7 @@ import ssl
 
 import msgspec
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -25,12 +26,13 @@ class Certificate(msgspec.Struct, frozen=True):
     key: bytes
 
     def good(self, hosts: tuple[str, ...], now: dt.datetime) -> bool:
-        """Whether it can be read, is for these hosts, and does not expire soon."""
+        """Whether a server can use it, it is for these hosts, and it does not expire soon."""
         try:
             certificate = x509.load_pem_x509_certificate(self.certificate)
             key = serialization.load_pem_private_key(self.key, password=None)
             named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        except (ValueError, TypeError, x509.ExtensionNotFound):
+            self.use(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        except (ValueError, TypeError, UnsupportedAlgorithm, x509.ExtensionNotFound, ssl.SSLError):
             return False
         matches = key.public_key() == certificate.public_key()
         lasts = certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc - RENEWED
@@ -40,7 +42,7 @@ class Certificate(msgspec.Struct, frozen=True):
         """Make a server use it from now on, through memory: containers have no writable file system."""
         memory = os.memfd_create("certificate")
         with os.fdopen(memory, "wb") as file:
-            file.write(self.certificate + self.key)
+            file.write(self.certificate + b"\n" + self.key)
             file.flush()
             context.load_cert_chain(f"/proc/self/fd/{memory}")
 

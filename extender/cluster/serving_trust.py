@@ -18,8 +18,8 @@ from protos.contract import names
 from protos.kube import credentials, errors, paths
 from protos.kube.client import STRATEGIC_PATCH, ApiClient
 
-LOOK_S = 60.0
-"""Seconds between two checks of the Secret and the object."""
+LOOK_S = 10.0
+"""Seconds between two checks of the Secret and the object: so long a follower may serve what is trusted no more."""
 SOON_S = 5.0
 """The same after a failed check: another replica may have to write."""
 WEBHOOK = paths.path("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", name=names.WEBHOOK)

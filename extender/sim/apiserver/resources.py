@@ -56,6 +56,7 @@ NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, _status(), ("n
 EVENTS = Resource("", "v1", "events", "Event", True, frozenset(), ("ev",))
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap", True, frozenset(), ("cm",))
 SECRETS = Resource("", "v1", "secrets", "Secret")
+PODTEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate")
 RESOURCEQUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", True, _status(), ("quota",))
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", unconditional_update=False)
 PDBS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, _status(), ("pdb",))

@@ -177,6 +177,27 @@ async def test_a_certificate_that_is_not_good_is_replaced(server: FaultyServer, 
         assert (await ask(port, ca, review(a_new_pod())))[0] == 200
 
 
+async def test_a_key_that_tls_refuses_is_replaced(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(certificate.ec, "SECP256R1", certificate.ec.SECP192R1)
+        weak = certificate.make(HOSTS, NOW)
+    keep(server, weak)
+    async with serving(server) as port:
+        ca = await until(lambda: trusted(server), "trust")
+        assert kept(server).certificate == ca != weak.certificate
+        assert (await ask(port, ca, review(a_new_pod())))[0] == 200
+
+
+async def test_pem_without_a_final_newline_is_used(server: FaultyServer) -> None:
+    made = certificate.make(HOSTS, NOW)
+    restored = Certificate(made.certificate.rstrip(), made.key.rstrip())
+    keep(server, restored)
+    async with serving(server) as port:
+        ca = await until(lambda: trusted(server), "trust")
+        assert (ca, kept(server)) == (restored.certificate, restored)
+        assert (await ask(port, ca, review(a_new_pod())))[0] == 200
+
+
 async def test_a_certificate_replaced_by_hand_is_shown_and_trusted_soon(
     server: FaultyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
