@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from extender.cluster import certificate, serving_trust
 from extender.cluster.certificate import Certificate
@@ -179,7 +180,7 @@ async def test_a_certificate_that_is_not_good_is_replaced(server: FaultyServer, 
 
 async def test_a_key_that_tls_refuses_is_replaced(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(certificate.ec, "SECP256R1", certificate.ec.SECP192R1)
+        patched.setattr(ec, "SECP256R1", ec.SECP192R1)
         weak = certificate.make(HOSTS, NOW)
     keep(server, weak)
     async with serving(server) as port:
