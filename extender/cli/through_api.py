@@ -16,12 +16,12 @@ from extender.cli import console
 from extender.cli.errors import CommandError
 from extender.cli.options import port_forward
 from extender.wire import whatif as wire
+from extender.wire.visibility import GROUP_VERSION
 from protos import logs
 from protos.contract import names
 from protos.kube import credentials, errors, paths
 from protos.kube.client import ApiClient
 
-GROUP_VERSION = f"{names.VISIBILITY_GROUP}/{names.VISIBILITY_VERSION}"
 ANSWER_S, WHAT_IF_S = 10.0, 45.0
 BAD = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 """Of a question that is wrong, whoever is asked."""

@@ -1,6 +1,6 @@
 """What a viewer sees, and what of it has changed since a browser last heard. Pure.
 
-Applied to an older `Seen`, the delta of two gives the newer one. The times that workloads have waited grow all the
+The times that workloads have waited grow all the
 time, so they are no change by themselves.
 """
 
@@ -51,22 +51,6 @@ def _timeless(workloads: tuple[page.Workload, ...]) -> list[page.Workload]:
     return [replace(each, seconds=0.0, earliest_start=None) for each in workloads]
 
 
-def applied(old: Seen, change: page.Delta) -> Seen:
-    """What is seen after a change."""
-    nodes = {**old.nodes}
-    for name, node in change.nodes.items():
-        if node is None:
-            nodes.pop(name, None)
-        else:
-            nodes[name] = node
-    return Seen(
-        nodes,
-        change.queues if change.queues is not None else old.queues,
-        change.workloads if change.workloads is not None else old.workloads,
-        change.limits if change.limits is not None else old.limits,
-    )
-
-
 class History:
     """The last changes by their cursors, which are numbers within one life of the process."""
 
@@ -78,14 +62,12 @@ class History:
     def cursor(self) -> str:
         return f"{self._life}.{self._number}"
 
-    def add(self, old: Seen, new: Seen, at: float) -> bool:
-        """Remember what has changed; whether anything has."""
+    def add(self, old: Seen, new: Seen, at: float) -> None:
+        """Remember what has changed."""
         found = delta(old, new, f"{self._life}.{self._number + 1}", at)
-        if found is None:
-            return False
-        self._number += 1
-        self._kept.append((self._number, found))
-        return True
+        if found is not None:
+            self._number += 1
+            self._kept.append((self._number, found))
 
     def since(self, cursor: str) -> list[page.Delta] | None:
         """The changes after a cursor; None if it is not of this life, or too old."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from http import HTTPStatus
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from extender.ui import views
 from extender.wire import answers, listings, page, visibility
+from extender.wire.visibility import GROUP_VERSION
 from protos.contract import names
 from protos.contract.printable import printable_json
 from protos.kube import errors, paths
 from protos.kube.client import ApiClient
 
 T = TypeVar("T")
-GROUP_VERSION = visibility.GROUP_VERSION
 MOST_NAMESPACES = 20
 """Namespaces whose gangs and pods are asked for one by one, for viewers who may not list those of all."""
 NOT_INSTALLED = f"the API server does not serve {names.VISIBILITY_GROUP}: install manifests/components/visibility"
@@ -46,51 +46,25 @@ class Source(Protocol):
     async def nodes(self) -> Sequence[page.Node]: ...
 
     async def rest(self, namespaces: Sequence[str]) -> Rest:
-        """`namespaces` are those that the viewer is known to see."""
+        """Of the same look as the nodes, which were asked for before. The viewer is known to see `namespaces`."""
         ...
 
     async def explain(self, namespace: str, name: str) -> bytes: ...
 
 
-class _Node(msgspec.Struct, frozen=True):
-    status: visibility.GpuNodeStatus
+class _Item(msgspec.Struct, Generic[T], frozen=True):
+    status: T
 
 
-class _Nodes(msgspec.Struct, frozen=True):
-    items: tuple[_Node, ...] = ()
+class _List(msgspec.Struct, Generic[T], frozen=True):
+    items: tuple[_Item[T], ...] = ()
 
 
-class _Queue(msgspec.Struct, frozen=True):
-    status: listings.Queue
-
-
-class _Queues(msgspec.Struct, frozen=True):
-    items: tuple[_Queue, ...] = ()
-
-
-class _Gang(msgspec.Struct, frozen=True):
-    status: visibility.GangStatus
-
-
-class _Gangs(msgspec.Struct, frozen=True):
-    items: tuple[_Gang, ...] = ()
-
-
-class _Pod(msgspec.Struct, frozen=True):
-    status: answers.Pod
-
-
-class _Pods(msgspec.Struct, frozen=True):
-    items: tuple[_Pod, ...] = ()
-
-
-class _Object(msgspec.Struct, frozen=True):
-    status: msgspec.Raw
-
-
-_nodes, _queues = msgspec.json.Decoder(_Nodes), msgspec.json.Decoder(_Queues)
-_gangs, _pods = msgspec.json.Decoder(_Gangs), msgspec.json.Decoder(_Pods)
-_object, _books = msgspec.json.Decoder(_Object), msgspec.json.Decoder(answers.Inspection)
+_nodes = msgspec.json.Decoder(_List[visibility.GpuNodeStatus])
+_queues = msgspec.json.Decoder(_List[listings.Queue])
+_gangs = msgspec.json.Decoder(_List[visibility.GangStatus])
+_pods = msgspec.json.Decoder(_List[answers.Pod])
+_object, _books = msgspec.json.Decoder(_Item[msgspec.Raw]), msgspec.json.Decoder(answers.Inspection)
 _all_queues = msgspec.json.Decoder(listings.Queues)
 
 
@@ -101,11 +75,10 @@ class Aggregated:
         self._client = client
 
     async def nodes(self) -> Sequence[page.Node]:
-        found = await self._client.fetch(paths.path(GROUP_VERSION, "gpunodes"), _nodes)
-        return [views.node(item.status) for item in found.items]
+        return [views.node(status) for status in await self._list("gpunodes", _nodes)]
 
     async def rest(self, namespaces: Sequence[str]) -> Rest:
-        queues = await _allowed(self._client.fetch(paths.path(GROUP_VERSION, "gpuqueues"), _queues))
+        queues = await _allowed(self._list("gpuqueues", _queues))
         limits = () if queues is not None else (_hidden("gpuqueues"),)
         found = await self._workloads("")
         if found is None:
@@ -115,16 +88,19 @@ class Aggregated:
             for namespace in own:
                 more = await self._workloads(namespace) or Rest()
                 found = Rest(gangs=[*found.gangs, *more.gangs], pods=[*found.pods, *more.pods])
-        return Rest([item.status for item in queues.items] if queues else (), found.gangs, found.pods, limits)
+        return Rest(queues or (), found.gangs, found.pods, limits)
 
     async def _workloads(self, namespace: str) -> Rest | None:
         """Those of a namespace, or ("") of all; None if the viewer may not list them."""
-        gangs = await _allowed(self._client.fetch(paths.path(GROUP_VERSION, "gangs", namespace=namespace), _gangs))
-        pods = await _allowed(self._client.fetch(paths.path(GROUP_VERSION, "gpupods", namespace=namespace), _pods))
+        gangs = await _allowed(self._list("gangs", _gangs, namespace))
+        pods = await _allowed(self._list("gpupods", _pods, namespace))
         if gangs is None or pods is None:
             return None
-        waiting = [item.status for item in pods.items if item.status.state == "waiting"]
-        return Rest(gangs=[item.status for item in gangs.items], pods=waiting)
+        return Rest(gangs=gangs, pods=[pod for pod in pods if pod.state == "waiting"])
+
+    async def _list(self, plural: str, decoder: msgspec.json.Decoder[_List[T]], namespace: str = "") -> list[T]:
+        found = await self._client.fetch(paths.path(GROUP_VERSION, plural, namespace=namespace), decoder)
+        return [item.status for item in found.items]
 
     async def explain(self, namespace: str, name: str) -> bytes:
         where = paths.path(GROUP_VERSION, "gpupods", namespace=namespace, name=name)
@@ -132,18 +108,20 @@ class Aggregated:
 
 
 class Status:
-    """The status port, which shows everything to those who reach it."""
+    """The status port, which shows everything to those who reach it. One of its pages has nodes, gangs and pods."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
+        self._read = answers.Inspection()
+        """When the nodes were asked for last."""
 
     async def nodes(self) -> Sequence[page.Node]:
-        return [views.node(views.full(node)) for node in (await self._client.fetch("/inspect", _books)).nodes]
+        self._read = await self._client.fetch("/inspect", _books)
+        return [views.node(views.full(node)) for node in self._read.nodes]
 
     async def rest(self, namespaces: Sequence[str]) -> Rest:  # noqa: ARG002  # it shows all
-        books = await self._client.fetch("/inspect", _books)
         queues = await self._client.fetch("/queues", _all_queues)
-        return Rest(queues.queues, books.groups, books.waiting)
+        return Rest(queues.queues, self._read.groups, self._read.waiting)
 
     async def explain(self, namespace: str, name: str) -> bytes:
         return printable_json(await self._client.get(f"/explain/{quote(namespace, safe='')}/{quote(name, safe='')}"))

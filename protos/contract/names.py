@@ -80,6 +80,8 @@ MPS = f"{DOMAIN}/mps"
 PLUGIN_CONFIG = f"{DOMAIN}/plugin-config"
 
 # The taint of new nodes that the plugin removes; Cluster Autoscaler knows its prefix.
+MANAGED_BY = "app.kubernetes.io/managed-by"
+"""Label of objects that the extender made: its value is `EXTENDER`."""
 STARTUP_TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/gangshare"
 
 # Writers: managedFields manager and Event component.

@@ -23,8 +23,7 @@ GROUP = "autoscaling.x-k8s.io"
 API_VERSION, KIND, PLURAL = f"{GROUP}/v1", "ProvisioningRequest", "provisioningrequests"
 CONSUMES = f"{GROUP}/consume-provisioning-request"
 CLASS = f"{GROUP}/provisioning-class-name"
-MANAGED_BY = "app.kubernetes.io/managed-by"
-SELECTOR = f"{MANAGED_BY}={names.EXTENDER}"
+SELECTOR = f"{names.MANAGED_BY}={names.EXTENDER}"
 """Finds the requests and templates that an extender made."""
 POD_SETS = 32
 """The most pod sets of one request. Source: the definition's maxItems."""
@@ -52,8 +51,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     """The name of its gang."""
     attempt: int
-    owners: frozenset[str]
-    """UIDs of its owners."""
     state: State = ""
     message: str = ""
     changed: str | None = None
@@ -108,7 +105,6 @@ def decode(raw: bytes | msgspec.Raw) -> Request | None:
         uid=meta.uid,
         group=group,
         attempt=int(named["attempt"]),
-        owners=frozenset(owner.uid for owner in meta.owner_references),
         state=state,
         message=printable(last.message)[: PROVISIONING_TEXT.most] if last else "",
         changed=last.last_transition_time if last else meta.creation_timestamp,
@@ -117,7 +113,7 @@ def decode(raw: bytes | msgspec.Raw) -> Request | None:
 
 def _by_us(meta: ObjectMeta) -> bool:
     """Whether an extender, and nobody else, wrote the spec. Everybody else's are not believed."""
-    if meta.labels.get(MANAGED_BY) != names.EXTENDER or not meta.managed_fields:
+    if meta.labels.get(names.MANAGED_BY) != names.EXTENDER or not meta.managed_fields:
         return False
     try:
         entries = _entries.decode(meta.managed_fields)
@@ -170,7 +166,7 @@ def _metadata(request: Request, called: str, owner: OwnerReference) -> dict[str,
     return {
         "name": called,
         "namespace": request.namespace,
-        "labels": {MANAGED_BY: names.EXTENDER},
+        "labels": {names.MANAGED_BY: names.EXTENDER},
         "annotations": {names.GROUP: request.group},
         "ownerReferences": [reference],
     }

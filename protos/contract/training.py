@@ -25,7 +25,6 @@ ScalerKind = Literal["ScaleIn", "ScaleOut"]
 PLURALS: dict[ScalerKind, str] = {"ScaleIn": "scaleins", "ScaleOut": "scaleouts"}
 TIMEOUT_S = 60.0
 """Default timeout of a ScaleOut whose workers do not all run."""
-MANAGED_BY = "app.kubernetes.io/managed-by"
 """The label of the ScaleIns and ScaleOuts that the extender creates."""
 
 
@@ -147,7 +146,7 @@ def decode_scaler(kind: ScalerKind, raw: bytes) -> Scaler:
         name=meta.name,
         job=spec.selector.name,
         uid=meta.uid,
-        ours=meta.labels.get(MANAGED_BY) == names.EXTENDER,
+        ours=meta.labels.get(names.MANAGED_BY) == names.EXTENDER,
         created=_time(meta.creation_timestamp),
         pods=pods[: SCALED.most],
         count=MEMBERS.capped(len(pods)) or MEMBERS.capped(workers.count or 0),
@@ -172,5 +171,5 @@ def body(scaler: Scaler) -> dict[str, Any]:
         spec["toDelete"] = {"podNames": list(scaler.pods)}
     else:
         spec |= {"toAdd": {"count": scaler.count}, "timeout": int(scaler.timeout_s)}
-    metadata = {"name": scaler.name, "namespace": scaler.namespace, "labels": {MANAGED_BY: names.EXTENDER}}
+    metadata = {"name": scaler.name, "namespace": scaler.namespace, "labels": {names.MANAGED_BY: names.EXTENDER}}
     return {"apiVersion": API_VERSION, "kind": scaler.kind, "metadata": metadata, "spec": spec}

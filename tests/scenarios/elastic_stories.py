@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from protos.contract import names
-from protos.contract.training import API_VERSION, JOB_KIND, MANAGED_BY, PLURALS
+from protos.contract.training import API_VERSION, JOB_KIND, PLURALS
 from tests.scenarios.et_operator import Operator, definitions, name
 from tests.scenarios.gangs import all_run, books_agree, until
 from tests.scenarios.pods import a_container, a_pod
@@ -99,7 +99,7 @@ async def test_a_job_shrinks_by_a_scalein_before_anybody_is_evicted_and_grows_ba
     async with operated(world, a_job("breathes", 4, 2, 4)):
         await run(world, urgent("urgent", 2))
         (scaler,) = await scalers(world, "ScaleIn")
-        assert scaler["metadata"]["labels"][MANAGED_BY] == names.EXTENDER
+        assert scaler["metadata"]["labels"][names.MANAGED_BY] == names.EXTENDER
         await gone(world, *scaler["spec"]["toDelete"]["podNames"])
         assert len(await workers(world, "breathes")) == 2
         assert not [e for e in await world.told("default") if e["reason"] == "Preempted"]

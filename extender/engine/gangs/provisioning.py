@@ -142,7 +142,6 @@ class Provisioning:
             uid="",
             group=key.name,
             attempt=attempt,
-            owners=frozenset(),
         )
         pod_sets = tuple((ref(gang, gang.members[first[likeness]]), count) for likeness, count in like.items())
         return Ask(request, tuple(known.declared), pod_sets, before)

@@ -13,7 +13,7 @@ from extender.engine.types import refusals
 from extender.engine.types.settings import DRAIN_TAINTS
 from gangfilter.group import GroupKey
 from protos.contract import names, training
-from protos.contract.training import API_VERSION, JOB_KIND, MANAGED_BY, PLURALS
+from protos.contract.training import API_VERSION, JOB_KIND, PLURALS
 from tests.unit.docs.pages import ROOT, blocks, ids, page, table
 from tests.unit.engine.test_reclaim import a_gang, full_of, wants
 
@@ -51,7 +51,7 @@ def test_the_events_that_are_looked_for_are_told() -> None:
 
 def test_the_scaleins_that_are_looked_for_are_ours() -> None:
     (line,) = shown(ELASTIC, "get")
-    assert line == f"kubectl get {PLURALS['ScaleIn']} -l {MANAGED_BY}={names.EXTENDER}"
+    assert line == f"kubectl get {PLURALS['ScaleIn']} -l {names.MANAGED_BY}={names.EXTENDER}"
 
 
 def test_the_sample_says_what_the_table_of_fields_means() -> None:

@@ -23,7 +23,7 @@ def look(world: GangStory, *found: Request) -> Orders:
 
 def a_request(attempt: int = 1, state: State = "", group: str = "g", changed: str | None = None) -> Request:
     called = provisioning.name("default", group, attempt)
-    more: dict[str, Any] = {"state": state, "changed": changed, "owners": frozenset()}
+    more: dict[str, Any] = {"state": state, "changed": changed}
     return Request(namespace="default", name=called, uid=f"uid-{called}", group=group, attempt=attempt, **more)
 
 

@@ -137,7 +137,7 @@ async def test_a_request_that_failed_is_replaced_by_another_attempt(api: Api) ->
 
 
 async def test_a_request_of_somebody_else_is_neither_believed_nor_deleted(api: Api) -> None:
-    metadata = {"name": "other", "namespace": "default", "labels": {provisioning.MANAGED_BY: names.EXTENDER}}
+    metadata = {"name": "other", "namespace": "default", "labels": {names.MANAGED_BY: names.EXTENDER}}
     api.create(REQUESTS, "default", {"metadata": metadata, "spec": {"podSets": "none"}}, ADMIN)
     async with asking(api) as cluster:
         await cluster.ready()

@@ -13,9 +13,7 @@ from protos.contract.objects import OwnerReference
 
 OWNER = OwnerReference("PodGroup", "g", "uid-g", api_version="gangshare.io/v1alpha1")
 NAME = provisioning.name("default", "g", 3)
-REQUEST = provisioning.Request(
-    namespace="default", name=NAME, uid="", group="g", attempt=3, owners=frozenset({"uid-g"})
-)
+REQUEST = provisioning.Request(namespace="default", name=NAME, uid="", group="g", attempt=3)
 
 
 def shown(manager: str = names.EXTENDER, **changes: Any) -> dict[str, Any]:

@@ -21,6 +21,22 @@ def gpu(**fields: object) -> page.Gpu:
     return shown.gpus[0]
 
 
+def applied(old: Seen, change: page.Delta) -> Seen:
+    """What a browser sees after a change."""
+    nodes = {**old.nodes}
+    for name, node in change.nodes.items():
+        if node is None:
+            nodes.pop(name, None)
+        else:
+            nodes[name] = node
+    return Seen(
+        nodes,
+        change.queues if change.queues is not None else old.queues,
+        change.workloads if change.workloads is not None else old.workloads,
+        change.limits if change.limits is not None else old.limits,
+    )
+
+
 def test_a_gpu_is_drawn_by_what_sits_on_it() -> None:
     assert gpu().state == "free"
     assert gpu(pods=(POD,), mem_used=4).state == "part"
@@ -78,7 +94,7 @@ def test_the_deltas_since_any_cursor_make_the_old_sight_the_newest(sequence: lis
     assert found is not None
     sight = at[cursor]
     for change in found:
-        sight = changes.applied(sight, change)
+        sight = applied(sight, change)
     assert sight == old
 
 
