@@ -16,8 +16,9 @@ from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import AskError, Demand, PodAsk, held, parse
 from protos.contract.ask_words import wanted
 from protos.contract.books import NodeBooks
-from protos.contract.choose import choose, misfit
+from protos.contract.choose import choose
 from protos.contract.inventory import HEALTHY, Gpu, Inventory
+from protos.contract.misfit import misfit
 from protos.contract.objects import ENDED, Pod
 from protos.contract.quantity import amount_of_memory
 from protos.contract.reason import Reason

@@ -23,6 +23,8 @@ from deviceplugin.metrics import Metrics
 from deviceplugin.mps import answers as mps
 from deviceplugin.mps.partner import Partner
 from deviceplugin.offer import Offer
+from deviceplugin.partitioner.made import NOTHING_MADE, Made, made
+from deviceplugin.partitioner.partitions import Partitions, not_made
 from deviceplugin.record import Given
 from protos.contract import cordon, mig, names, objects
 from protos.contract.allocation import Share
@@ -45,6 +47,7 @@ class Limiters(NamedTuple):
 
     mps: Partner | None = None
     library: Keeper | None = None
+    partitions: Partitions | None = None
 
 
 NOBODY = Limiters()
@@ -89,6 +92,7 @@ class Allocator:
         try:
             claim = self._claim(meant.pod)
             shares = await self._shares(meant, claim, resource, len(ids))
+            made = await self._made(shares)
             pipes = self.limiters.mps.admit(meta.uid, meant.container, shares) if self.limiters.mps else None
             region = await self._region(Owner(meta.uid, meant.container), shares)
         except RefusedError as error:
@@ -109,7 +113,8 @@ class Allocator:
             self.style,
             limit_mib=limit,
             no_isolation=no_isolation,
-            nodes=self.offer.nodes,
+            nodes={**self.offer.nodes, **made.nodes},
+            made=made.gpus,
         )
         if pipes is not None:
             mps.add(given, pipes)
@@ -117,6 +122,15 @@ class Allocator:
             self.record.limit_by_library(meta.uid, meant.container, region.mib)
             library.add(given, region)
         return given
+
+    async def _made(self, shares: Sequence[Share]) -> Made:
+        """The instances that are made on demand for these shares; raises RefusedError."""
+        places = [share.uuid for share in shares if mig.place(share.uuid) is not None]
+        if not places:
+            return NOTHING_MADE
+        if self.limiters.partitions is None:
+            raise not_made("this node makes none on demand")
+        return made(self.offer.inventory, await self.limiters.partitions.have(places))
 
     async def _region(self, owner: Owner, shares: Sequence[Share]) -> library.Given | None:
         """What the container gets of the library, None if that does not limit it; raises RefusedError."""

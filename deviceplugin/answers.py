@@ -67,13 +67,19 @@ def answer(
     limit_mib: int = 0,
     no_isolation: bool = False,
     nodes: Mapping[str, Sequence[str]] | None = None,
+    made: Mapping[str, Gpu] | None = None,
 ) -> api.ContainerAllocateResponse:
     """The answer for a container with these shares. Memory and slices are what it may use of each GPU.
 
     `limit_mib` is its memory limit on each GPU, 0 if it gets none. `no_isolation` says that the node's label switches
-    off gpushare's cGPU isolation. `nodes` are the device nodes of MIG instances beside those of their GPUs.
+    off gpushare's cGPU isolation. `nodes` are the device nodes of MIG instances beside those of their GPUs. `made` are
+    the instances that were made for it, by the names of their places.
     """
-    gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
+    places = [share.uuid for share in shares if made and share.uuid in made]
+    if made and places:
+        real = {name: gpu.uuid for name, gpu in made.items()}
+        shares = [msgspec.structs.replace(share, uuid=real.get(share.uuid, share.uuid)) for share in shares]
+    gpus = {gpu.uuid: gpu for gpu in (*inventory.gpus, *(made or {}).values())}
     uuids = list(dict.fromkeys(share.uuid for share in shares))
     found = api.ContainerAllocateResponse(
         envs={
@@ -83,6 +89,8 @@ def answer(
             names.ENV_SLICES: str(min((share.slices for share in shares), default=0)),
         }
     )
+    if places:
+        found.envs[names.ENV_PLACES] = ",".join(places)
     if limit_mib:  # the toolkit's hook does nothing unless both are set
         found.envs.update({names.MEMORY_REQUEST: str(limit_mib), names.MEMORY_LIMIT: str(limit_mib)})
     match style.strategy:

@@ -52,9 +52,11 @@ def candidates(
 
     `pods` are the pods of this node as last seen, None for a pod that the API server does not have. A pod that was
     deleted, has ended or was answered may have been replaced by another pod of its name. Kubelets before 1.34 list all
-    ended pods, so these are read only if no other container may be asking.
+    ended pods, so these are read only if no other container may be asking. A pod with containers was admitted: it asks
+    only if its status is of a kubelet before, so it counts only where no pod without containers may be asking.
     """
     fresh: dict[tuple[str, str], Candidate] = {}
+    started: dict[tuple[str, str], Candidate] = {}
     again: dict[tuple[str, str], Candidate] = {}
     unknown: dict[Name, None] = {}
     ended: dict[Name, None] = {}
@@ -78,7 +80,7 @@ def candidates(
         asking = [c for c in wanting if not (entry.shows(c, resource) if c in shown else c in answered)]
         if len(answered) < len(wanting):
             if wanting[asking[0]] == amount:
-                fresh[uid, asking[0]] = Candidate(pod, asking[0])
+                (started if has_containers(pod) else fresh)[uid, asking[0]] = Candidate(pod, asking[0])
             continue
         if not entry.any(resource):
             unknown[entry.name] = None
@@ -87,7 +89,7 @@ def candidates(
                 again.setdefault((uid, name), Candidate(pod, name))
     if not fresh:
         unknown |= ended
-    return Candidates(tuple((fresh or again).values()), tuple(unknown))
+    return Candidates(tuple((fresh or started | again).values()), tuple(unknown))
 
 
 def _live(pod: Pod) -> bool:
@@ -102,6 +104,12 @@ def _live(pod: Pod) -> bool:
 def _containers(pod: Pod) -> tuple[Container, ...]:
     """A pod's containers in the kubelet's order of allocation: init containers and sidecars, then the others."""
     return *pod.spec.init_containers, *pod.spec.containers
+
+
+def has_containers(pod: Pod) -> bool:
+    """Whether a kubelet has made a container of the pod, so it had admitted the pod."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return any(status.container_id or status.state.running for status in statuses)
 
 
 def _amount(container: Container, resource: str) -> int:

@@ -16,9 +16,12 @@ from deviceplugin.machine import Machine
 from deviceplugin.mig import strategy
 from deviceplugin.mig.strategy import Strategy
 from deviceplugin.mps import level
+from deviceplugin.partitioner.protocol import Kind
 from protos.contract import codec, mig, names
-from protos.contract.inventory import HEALTHY, Gpu, Inventory
+from protos.contract.bounds import MIG_PLACES
+from protos.contract.inventory import HEALTHY, IN_MIG_MODE, Gpu, Instance, Inventory, Layout, Possible
 from protos.contract.isolation import Isolation
+from protos.contract.on_demand import OnDemand, at_once
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 
 MESSAGE_BYTES = 4 * 2**20
@@ -66,7 +69,25 @@ def inventory(
         gpus=tuple(_gpu(gpu, health.get(gpu.uuid, HEALTHY), sharing.unit_mib) for gpu in machine.gpus),
         links=machine.links,
         mig_strategy="single" if single else msgspec.UNSET,
+        mig_layouts=layouts(machine, sharing.unit_mib) or msgspec.UNSET,
     )
+
+
+def layouts(machine: Machine, unit_mib: int) -> tuple[Layout, ...]:
+    """What can be made on demand; GPUs of which the same can be made share a layout."""
+    alike: dict[tuple[Possible, ...], list[int]] = {}
+    places = 0
+    for gpu in machine.cards:
+        kinds = machine.kinds.get(gpu.uuid, ()) if gpu.mig and gpu.index < mig.CUT_GPUS else ()
+        places += sum(len(kind.starts) for kind in kinds)
+        if kinds and places <= MIG_PLACES.most:
+            possible = tuple([_possible(kind, unit_mib) for kind in kinds])
+            alike.setdefault(possible, []).append(gpu.index)
+    return tuple(Layout(tuple(indexes), possible) for possible, indexes in alike.items())
+
+
+def _possible(kind: Kind, unit_mib: int) -> Possible:
+    return Possible(kind.profile, kind.mem_mib // unit_mib, kind.size, kind.starts, kind.most, kind.mem_mib)
 
 
 def live(machine: Machine, health: Mapping[str, str]) -> list[MachineGpu]:
@@ -81,7 +102,14 @@ def _gpu(gpu: MachineGpu, health: str, unit_mib: int) -> Gpu:
 
 def resources(inventory: Inventory, sharing: Sharing) -> tuple[str, ...]:
     """The resources registered with the kubelet while the node has this inventory."""
-    return sharing.served + (strategy.resources(inventory.gpus) if sharing.mig is Strategy.MIXED else ())
+    if sharing.mig is not Strategy.MIXED:
+        return sharing.served
+    return sharing.served + strategy.resources((*inventory.gpus, *on_demand(inventory)))
+
+
+def on_demand(inventory: Inventory) -> Sequence[Instance]:
+    """As many instances as can be made of each profile for itself."""
+    return at_once(OnDemand(inventory).instances) if inventory.layouts else ()
 
 
 def _form(resource: str, gpu: Gpu, inventory: Inventory, sharing: Sharing) -> tuple[str, int]:
@@ -111,10 +139,9 @@ def devices(
 
     IDs are the same at every start. Of a sick or gone GPU only the free IDs are unhealthy: the kubelet subtracts
     unhealthy IDs from what the node has, and IDs that pods hold (`held`) are subtracted already. A GPU in MIG mode has
-    no devices, nor has one with instances.
+    no devices, nor has one with instances. If instances are made of it, it has its amounts, and they have their names.
     """
-    split = {mig.gpu_of(gpu.index) for gpu in inventory.gpus if gpu.profile}
-    offered = [gpu for gpu in inventory.gpus if gpu.health != "mig" and gpu.index not in split]
+    offered = _offered(resource, inventory, sharing)
     _check(resource, offered, inventory, sharing)
     response = api.ListAndWatchResponse()
     for gpu in offered:
@@ -123,6 +150,26 @@ def devices(
             healthy = gpu.health == HEALTHY or device_id in held
             response.devices.add(ID=device_id, health="Healthy" if healthy else "Unhealthy")
     return response
+
+
+def _offered(resource: str, inventory: Inventory, sharing: Sharing) -> list[Gpu]:
+    """The GPUs and MIG instances that have devices of a resource."""
+    cut = {index for layout in inventory.layouts for index in layout.gpus}
+    instances = [gpu for gpu in inventory.gpus if gpu.profile]
+    split = {mig.gpu_of(gpu.index) for gpu in instances} - cut
+    cards = [gpu for gpu in inventory.gpus if not gpu.profile and gpu.index not in split]
+    if cut and resource in (sharing.resources.mem, sharing.resources.slice):
+        instances = [gpu for gpu in instances if mig.gpu_of(gpu.index) not in cut]
+        cards = [msgspec.structs.replace(gpu, health=_amounts(gpu)) if gpu.index in cut else gpu for gpu in cards]
+    else:
+        instances += on_demand(inventory)
+        cards = [gpu for gpu in cards if gpu.index not in cut]
+    return [gpu for gpu in (*cards, *instances) if gpu.health != IN_MIG_MODE]
+
+
+def _amounts(gpu: Gpu) -> str:
+    """The health of the amounts of a GPU of which instances are made."""
+    return HEALTHY if gpu.health == IN_MIG_MODE else gpu.health
 
 
 def _check(resource: str, gpus: Sequence[Gpu], inventory: Inventory, sharing: Sharing) -> None:

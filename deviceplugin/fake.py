@@ -32,6 +32,8 @@ UNREADABLE = "ProfileUnreadable"
 CAPABILITY = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
 KEPT_MIB = 512
 """Of an instance's memory that the driver keeps."""
+LEAST_CUT_MIB, MOST_CUT_MIB = mig.MEMORY_SLICES * 1024, 9999 * 1024
+"""Memory of a GPU of which instances are made: a gigabyte for each memory slice, four digits in a profile's name."""
 SHOWN = 40
 """Characters of a value that a message shows."""
 
@@ -50,6 +52,12 @@ class FakeSource:
     def read(self) -> Machine:
         self._refresh()
         return machine(self._profile, self.node, instances=self._mig)
+
+    def given_over(self) -> tuple[Gpu, ...]:
+        """The GPUs in MIG mode of which instances are made on demand."""
+        cards = self.read().cards
+        dynamic = {_uuid(gpu, place, self.node) for place, gpu in enumerate(self._profile.gpus) if gpu.dynamic}
+        return tuple(gpu for gpu in cards if gpu.mig and gpu.uuid in dynamic)
 
     def processes(self) -> list[tuple[str, tuple[FakeProcess, ...]]]:
         """The processes on each GPU and MIG instance of the profile as it is now, by UUID."""
@@ -124,6 +132,7 @@ def parse(content: bytes) -> Profile:
     uuids += [each.uuid for gpu in profile.gpus for each in gpu.instances if each.uuid]
     for gpu, index in zip(profile.gpus, indexes, strict=True):
         _check_instances(gpu, index)
+        _check_dynamic(gpu, index, profile.defaults.mem_mib if gpu.mem_mib is None else gpu.mem_mib)
     for what, values in (("indexes", indexes), ("uuids", uuids)):
         if len(set(values)) != len(values):
             raise FileError(f"GPU {what} {values} are not distinct")
@@ -143,6 +152,18 @@ def _check_instances(gpu: FakeGpu, index: int) -> None:
     for each in gpu.instances:
         if mig.profile(each.profile) is None:
             raise FileError(f"profile of an instance is {each.profile[:SHOWN]!r}: expected one like 1g.10gb")
+
+
+def _check_dynamic(gpu: FakeGpu, index: int, mem_mib: int) -> None:
+    if not gpu.dynamic:
+        return
+    if gpu.instances:
+        raise FileError(f"GPU {index} is dynamic and has instances: expected one of the two")
+    if index >= mig.CUT_GPUS:
+        raise FileError(f"GPU {index} is dynamic: expected an index below {mig.CUT_GPUS}")
+    if not LEAST_CUT_MIB <= mem_mib <= MOST_CUT_MIB:
+        expected = f"expected {LEAST_CUT_MIB} to {MOST_CUT_MIB}, which profiles can name"
+        raise FileError(f"GPU {index} is dynamic and has {mem_mib} MiB: {expected}")
 
 
 def _check_links(found: Links, indexes: Collection[int]) -> None:

@@ -59,11 +59,13 @@ class FakeGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
     """An error that every reading reports while it is set."""
     processes: Annotated[tuple[FakeProcess, ...], msgspec.Meta(max_length=FAKE_PROCESSES.most)] = ()
     instances: Annotated[tuple[FakeInstance, ...], msgspec.Meta(max_length=mig.PER_GPU)] = ()
+    dynamic: bool = False
+    """MIG instances are made of it on demand while it is in MIG mode."""
 
     @property
     def split(self) -> bool:
         """Whether it is in MIG mode."""
-        return self.health == "mig" or (bool(self.instances) and self.health.startswith(SICK))
+        return self.health == "mig" or ((bool(self.instances) or self.dynamic) and self.health.startswith(SICK))
 
 
 class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

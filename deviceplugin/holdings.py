@@ -17,6 +17,8 @@ from protos.contract.inventory import Inventory
 from protos.contract.objects import Pod
 from protos.kubelet.podresources.v1 import podresources_v1_pb2 as api
 
+INSTANCE = "MIG-"
+"""The UUID of an instance that was made on demand is not in the inventory."""
 MESSAGE_BYTES = 4 * 2**20
 """The largest message that a gRPC client in Go takes by default."""
 Ids = Mapping[str, tuple[str, ...]]
@@ -42,8 +44,12 @@ def ids(pod: Pod, given: Given, inventory: Inventory, resources: names.Resources
         own = dict.fromkeys(gpus.get(ask.name, ()))
         if own and ask.kind != "init":
             alone = own if whole else instances
-            found[ask.name] = tuple(uuid if uuid in alone else f"{uuid}::{ask.name}" for uuid in own)
+            found[ask.name] = tuple(_named(uuid, ask.name, whole=uuid in alone) for uuid in own)
     return found
+
+
+def _named(uuid: str, container: str, *, whole: bool) -> str:
+    return uuid if whole or uuid.startswith(INSTANCE) else f"{uuid}::{container}"
 
 
 def _annotated(claim: adopt.Claim, inventory: Inventory) -> Given:

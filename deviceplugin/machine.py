@@ -3,10 +3,12 @@
 `nvml` reads real GPUs, `fake` the GPUs of a YAML profile. `devices` decides what the node offers of them.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 import msgspec
 
+from deviceplugin.partitioner.protocol import Kind
 from protos.contract.inventory import Fabric, Link
 from protos.contract.isolation import Compute
 from protos.contract.reason import Reason
@@ -51,6 +53,8 @@ class MpsLevel(NamedTuple):
 
     compute: Compute = ""
     why: str = ""
+    phases: tuple[str, ...] = ()
+    """Of each GPU that is given over to MPS, in order of the words; `silent` if its component does not answer."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +69,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the driver can limit the memory of a control group."""
     toolkit: str = ""
     """Version of the container toolkit, which only a fake machine knows."""
+    kinds: Mapping[str, tuple[Kind, ...]] = {}
+    """The MIG instances that can be made on demand, by UUID of the GPU."""
     mps: MpsLevel | None = None
     """None where the operator has set up no MPS."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from deviceplugin import checkpoint, register
+from deviceplugin import checkpoint, register, unallocated
 from deviceplugin.allocate import Allocator, Limiters
 from deviceplugin.answers import CONTROL_NODES, Style
 from deviceplugin.cluster import Cluster
@@ -35,6 +35,8 @@ from deviceplugin.mps.holding import Held, holding
 from deviceplugin.mps.partner import Partner
 from deviceplugin.notices import NodeNotices
 from deviceplugin.offer import Offer
+from deviceplugin.partitioner import parts as partitioner
+from deviceplugin.partitioner.partitions import PartitionedSource
 from deviceplugin.podresources import PodResources
 from deviceplugin.prestart import PreStart, Step
 from deviceplugin.publish import Publisher
@@ -102,6 +104,8 @@ class Plugin:
         probe = Probe(settings.cgroup_root, settings.host_root, settings.toolkit_version, by_library)
         self._limits = Limits(settings.limits_socket) if settings.limits_socket else None
         self._isolation = Watch(settings.isolation, probe, tell, self._limits)
+        self.partitions = partitioner.make(settings, self.cluster, self.record, self.metrics)
+        source = PartitionedSource(source, self.partitions.marked) if self.partitions else source
         self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics, tell, self._isolation)
         self.senses.in_use = self.record.in_use
         self._read_back = self._make_read_back()
@@ -110,8 +114,7 @@ class Plugin:
         self._checkpoint = settings.kubelet_dir / names.KUBELET_CHECKPOINT
         self.publisher = Publisher(self.cluster, self.offer, self.metrics, self._settled)
         self.mps = self._make_partner(settings.mps_dir) if settings.mps_dir is not None else None
-        self.cluster.on_pod = self._look
-        self.cluster.on_gone = self._forget
+        self.cluster.on_pod, self.cluster.on_gone = self._look, self._forget
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then publish `leaving`, drain and end."""
@@ -131,12 +134,13 @@ class Plugin:
                 self.publisher.run(),
                 *(taint.run() for taint in self._startup_taints()),
                 self._follow_others(),
+                unallocated.Watch(self.cluster, self.record, self.kubelet, self.offer.sharing, self.metrics).run(),
                 *([self._read_back.run(), self._resizing.run()] if self._read_back else []),
                 *([self._library.keeper.run()] if self._library else []),
+                *([self.partitions.run()] if self.partitions else []),
+                *([self.mps.run()] if self.mps else []),
                 *(true_list.run() for true_list in self._true_lists()),
             ]
-            if self.mps is not None:
-                parts.append(self.mps.run())
             tasks = [group.create_task(part) for part in parts]
             await stop.wait()
             await self._leave()
@@ -189,8 +193,8 @@ class Plugin:
             single=self.settings.time_slicing.single,
         )
         identify = Identifier(self.kubelet, self.cluster, self.record)
-        limiters = Limiters(self.mps, self._library.keeper if self._library else None)
-        allocator = Allocator(identify, self.offer, self.corrections, self.metrics, style, group.create_task, limiters)
+        others = Limiters(self.mps, self._library.keeper if self._library else None, self.partitions)
+        allocator = Allocator(identify, self.offer, self.corrections, self.metrics, style, group.create_task, others)
 
         def make(resource: str) -> Registrar:
             endpoint = Endpoint(resource, self.offer, allocator, self.metrics, self._prestart(resource))
@@ -205,15 +209,15 @@ class Plugin:
         parts = resource in (sharing.resources.mem, sharing.resources.slice, *sharing.replicas)
         if self._limits is not None and parts:
             steps.append(PodLimits(self.record, self.offer, self._isolation, self._limits).before_start)
-        if self.mps is not None:
-            steps.append(self.mps.before_start)
+        steps += [self.mps.before_start] if self.mps is not None else []
         return PreStart(self.cluster, self.record, steps) if steps else None
 
     def _true_lists(self) -> list[TrueList]:
         """The server of PodResources, if it is wanted."""
         socket = self.settings.serve_pod_resources
         parts = self.kubelet, self.cluster, self.record, self.offer, self.metrics
-        return [TrueList(socket, *parts)] if socket else []
+        true = self.partitions.true if self.partitions is not None else str
+        return [TrueList(socket, *parts, true=true)] if socket else []
 
     def _startup_taints(self) -> list[StartupTaint]:
         """What removes the startup taint, if there is one."""

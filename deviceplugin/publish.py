@@ -93,7 +93,7 @@ class Publisher:
 
 
 def urgent(shown: str | None, wanted: Inventory) -> bool:
-    """Whether to publish at once: the state changed, or isolation or a healthy GPU was lost."""
+    """Whether to publish at once: the state or what can be made changed, or isolation or a healthy GPU was lost."""
     try:
         before = inventory.decode(shown)
     except codec.ContractError:
@@ -101,6 +101,8 @@ def urgent(shown: str | None, wanted: Inventory) -> bool:
     if before is None or before.state != wanted.state:
         return True
     if before.enforced.memory and not wanted.enforced.memory:
+        return True
+    if before.layouts != wanted.layouts:
         return True
     healthy = {gpu.uuid for gpu in wanted.gpus if gpu.health == HEALTHY}
     return any(gpu.health == HEALTHY and gpu.uuid not in healthy for gpu in before.gpus)

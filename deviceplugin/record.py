@@ -152,6 +152,8 @@ def _limit(entry: Entry) -> int:
 def _gpus(entry: Entry, inventory: Inventory, resources: names.Resources) -> tuple[str, ...]:
     """The UUIDs that an answer means, none where they are unknown."""
     if names.ENV_MEM_MIB in entry.envs:
+        if places := entry.envs.get(names.ENV_PLACES, ""):
+            return tuple(places.split(","))
         visible = entry.envs.get(names.VISIBLE_DEVICES, "")  # of versions without a variable of our own
         return tuple(part for part in entry.envs.get(names.ENV_UUIDS, visible).split(",") if part)
     if names.ALIYUN_IDX in entry.envs:

@@ -112,6 +112,7 @@ class Senses:
         if any(state != HEALTHY for state in health.values()):
             await self._read_held()
         self.offer.set(self._machine, health, self._held, self._isolation.now)
+        self.metrics.count_mps(self._machine.mps)
         self._report(self.offer.inventory)
 
     async def _read_held(self) -> None:

@@ -135,6 +135,10 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             "Without it, none is asked."
         ),
     ] = None
+    partitioner_socket: Annotated[
+        Path | None,
+        Flag("Socket of the helper that makes MIG instances when pods start (components/mig-dynamic)."),
+    ] = None
     startup_taint: Annotated[
         str,
         Flag(
@@ -179,7 +183,18 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
                 f"--mig-strategy is single, and the configuration file has replicas of {self.resources.whole}: "
                 "expected one of the two, since a MIG instance is not divided further"
             )
+        if self.partitioner_socket is not None:
+            self._check_partitioner()
         check_port("metrics_port", self.metrics_port, "none")
+
+    def _check_partitioner(self) -> None:
+        if self.mig is not Strategy.MIXED:
+            raise SettingsError(f"--partitioner-socket is set and --mig-strategy is {self.mig}: expected mixed")
+        if self.device_list_strategy.by_cdi:
+            raise SettingsError(
+                f"--partitioner-socket is set and --device-list-strategy is {self.device_list_strategy}: expected one "
+                "without CDI, whose specification does not name instances that are made later"
+            )
 
     @property
     def limits_by_library(self) -> bool:

@@ -6,6 +6,7 @@ true, since dcgm-exporter goes on without pods where there is none, and fails wh
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,18 @@ class TrueList(rpc.PodResourcesListerServicer):
     """The server. `run` is its life."""
 
     def __init__(
-        self, socket: Path, kubelet: PodResources, cluster: Cluster, record: Record, offer: Offer, metrics: Metrics
+        self,
+        socket: Path,
+        kubelet: PodResources,
+        cluster: Cluster,
+        record: Record,
+        offer: Offer,
+        metrics: Metrics,
+        true: Callable[[str], str] = str,
     ) -> None:
+        """`true` makes UUIDs of the names of MIG instances that are made on demand."""
         self.socket, self.kubelet, self.cluster, self.record = socket, kubelet, cluster, record
-        self.offer, self.metrics = offer, metrics
+        self.offer, self.metrics, self._true = offer, metrics, true
         self._server: grpc.aio.Server | None = None
         self._inode: int | None = None
         """That of our socket; others may change its owner."""
@@ -103,7 +112,8 @@ class TrueList(rpc.PodResourcesListerServicer):
             if self.record.refused(uid):
                 continue
             try:
-                ids = holdings.ids(pod, self.record.given(uid), self.offer.inventory, self.offer.sharing.resources)
+                given = {name: tuple(map(self._true, own)) for name, own in self.record.given(uid).items()}
+                ids = holdings.ids(pod, given, self.offer.inventory, self.offer.sharing.resources)
             except Exception:  # one pod must not take the labels of all others
                 log.exception("holdings_failed", pod="/".join(name), uid=uid)
                 continue

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import msgspec
 
+from deviceplugin.helper_socket import END
 from protos.contract import codec
-from protos.contract.bounds import GPU_AMOUNT, GPUS_PER_NODE, LIMITS_LINE
+from protos.contract.bounds import GPU_AMOUNT, GPUS_PER_NODE, HELPER_LINE
 from protos.contract.inventory import Uuid
 from protos.contract.printable import brief
 
 DEFAULT_SOCKET = "/run/gangshare/limits/limits.sock"
-END = b"\n"
 SHOWN = 300
 """Characters of an answer's sentence."""
 
@@ -85,6 +85,6 @@ def answer(text: bytes) -> Answer:
 
 
 def _bounded(text: bytes) -> bytes:
-    if len(text) > LIMITS_LINE.most:
-        raise LimitError(LIMITS_LINE.exceeded(len(text)))
+    if len(text) > HELPER_LINE.most:
+        raise LimitError(HELPER_LINE.exceeded(len(text)))
     return text

@@ -34,11 +34,17 @@ def trouble(served: Served, silent: bool) -> str:
 
 
 def level(state: State | None, machine: Machine, now: float) -> MpsLevel:
-    """How MPS caps the compute of parts on this machine."""
+    """How MPS caps the compute of parts on this machine, and its phase on each GPU."""
     if state is None:
         return MpsLevel(why="no MPS component runs on this node")
     if silent(state, now):
-        return MpsLevel(why=SILENT)
+        return MpsLevel(why=SILENT, phases=("silent",) * len(state.gpus))
+    phases = tuple(sorted(served.phase for served in state.gpus.values()))
+    return _level(state, machine)._replace(phases=phases)
+
+
+def _level(state: State, machine: Machine) -> MpsLevel:
+    """The same of a component that answers, without the phases."""
     without = [gpu.index for gpu in machine.cards if not gpu.mig and gpu.uuid not in state.gpus]
     if without:
         return MpsLevel(why=f"GPU {', '.join(map(str, without))} is not given over to MPS"[:256])

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from deviceplugin.usage import on_demand
 from deviceplugin.usage.holders import Holder, Promise
-from deviceplugin.usage.places import GONE, Place
+from deviceplugin.usage.places import GONE, Place, Placed
 from deviceplugin.usage.processes import Sample
 from protos.contract import mig
 from protos.contract.bounds import OWNERS
@@ -23,13 +24,6 @@ PAUSE_S = 120.0
 """The longest time that counts between two looks: a process that was stopped does not know what was in between."""
 KEPT_S = 3600.0
 """So long the time of an owner without pods stays shown, that Prometheus has surely read the last of it."""
-
-
-class Placed(NamedTuple):
-    """A sample, and the places of its processes: by pid, with their starts."""
-
-    sample: Sample
-    places: Mapping[int, tuple[Place, int]] = {}
 
 
 class Key(NamedTuple):
@@ -89,9 +83,12 @@ class Accounting:
         promised = _promises(holders)
         names = {(holder.uid, id_): name for holder in holders for id_, name in holder.containers.items()}
         pods = {holder.uid: holder for holder in holders}
-        on_instances = _on_instances(inventory, by_uuid)
-        for gpu in inventory.gpus:
-            here = by_uuid.get(gpu.uuid, Placed(Sample(gpu.uuid, trouble="not shown")))
+        made = on_demand.placed(inventory, holders, by_uuid)
+        by_uuid.update((gpu.uuid, each) for gpu, each in made)
+        gpus = (*inventory.gpus, *(gpu for gpu, _ in made))
+        on_instances = _on_instances(gpus, by_uuid)
+        for gpu in gpus:
+            here = by_uuid.get(gpu.uuid, Placed(Sample(gpu.uuid, trouble=on_demand.NOT_SHOWN)))
             here = _without(here, on_instances.get(gpu.index, frozenset()))
             parts = self._parts(here, names, starts)
             keys = dict.fromkeys([*promised.get(gpu.uuid, ()), *parts])
@@ -104,7 +101,7 @@ class Accounting:
                     active[key], idle = last, None if unknown else now - last
                 rows.append(_row(pods.get(key.uid), key, gpu, inventory, promise, part, idle))
         self._active, self._starts = active, starts
-        self._count(now, inventory, pods, rows)
+        self._count(now, gpus, pods, rows)
         return tuple(rows)
 
     def _parts(
@@ -126,11 +123,11 @@ class Accounting:
                 part.sm = min(1.0, part.sm + sample.sm.get(process.pid, 0.0))
         return found
 
-    def _count(self, now: float, inventory: Inventory, pods: Mapping[str, Holder], rows: Iterable[Use]) -> None:
+    def _count(self, now: float, gpus: Sequence[Gpu], pods: Mapping[str, Holder], rows: Iterable[Use]) -> None:
         """Add the time since the last look for the pods that were there then."""
         passed = 0.0 if self._before is None else min(PAUSE_S, now - self._before)
-        memory = {gpu.uuid: max(1, gpu.mem_mib * MIB) for gpu in inventory.gpus}
-        part = {gpu.uuid: gpu.slices / mig.SLICES for gpu in inventory.gpus}
+        memory = {gpu.uuid: max(1, gpu.mem_mib * MIB) for gpu in gpus}
+        part = {gpu.uuid: gpu.slices / mig.SLICES for gpu in gpus}
         for pod in pods.values():
             if pod.asks:
                 time = self.times.setdefault(_owner(pod), Time())
@@ -156,10 +153,10 @@ class Accounting:
             del self.times[owner]
 
 
-def _on_instances(inventory: Inventory, by_uuid: Mapping[str, Placed]) -> dict[int, frozenset[int]]:
+def _on_instances(gpus: Iterable[Gpu], by_uuid: Mapping[str, Placed]) -> dict[int, frozenset[int]]:
     """The processes on the MIG instances of each GPU, by its index. The list of their GPU may have them, too."""
     found: dict[int, frozenset[int]] = {}
-    for gpu in inventory.gpus:
+    for gpu in gpus:
         number = mig.gpu_of(gpu.index) if gpu.profile else None
         if number is not None and gpu.uuid in by_uuid:
             pids = (process.pid for process in by_uuid[gpu.uuid].sample.processes)

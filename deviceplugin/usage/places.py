@@ -5,11 +5,13 @@ is one that started after the list was read: it has the number of another.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from deviceplugin import cgroups
 from deviceplugin.cgroups import Group
+from deviceplugin.usage.processes import Sample
 
 Place = Group | Literal["outside", "gone"]
 OUTSIDE: Final = "outside"
@@ -21,6 +23,13 @@ START = 19
 """Place of the start among the fields of /proc/PID/stat after the name, which may have blanks. Source: proc(5)."""
 STAT = 4096
 """Bytes of it that are read."""
+
+
+class Placed(NamedTuple):
+    """A sample, and the places of its processes: by pid, with their starts."""
+
+    sample: Sample
+    places: Mapping[int, tuple[Place, int]] = {}
 
 
 def find(pid: int, listed: float, proc: Path = cgroups.PROC) -> tuple[Place, int]:

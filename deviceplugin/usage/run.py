@@ -13,10 +13,11 @@ from deviceplugin.exposition import Exposition, Page
 from deviceplugin.library.regions import Regions
 from deviceplugin.machine import SourceError
 from deviceplugin.usage import places, regions
-from deviceplugin.usage.accounting import Accounting, Placed
+from deviceplugin.usage.accounting import Accounting
 from deviceplugin.usage.marks import Marks
 from deviceplugin.usage.metrics import Measured, Metrics
 from deviceplugin.usage.notices import OVERUSE, Notices, idle_for
+from deviceplugin.usage.places import Placed
 from deviceplugin.usage.pods import NodePods
 from deviceplugin.usage.processes import Processes
 from deviceplugin.usage.settings import Settings

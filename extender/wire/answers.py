@@ -71,6 +71,10 @@ class Gpu(Shape, frozen=True, kw_only=True):
     slices: int = 0
     """The time slices of a MIG instance; a GPU has those of its node."""
     whole: bool = False
+    on_demand: bool = False
+    """MIG instances are made of it when pods need them."""
+    makes: str = ""
+    """The instances that can be made of it now, each profile for itself, in words: `1g.10gb ×4, 3g.40gb ×1`."""
     pods: tuple[Holder, ...] = ()
     other_pods: int = 0
     """Pods on it that the caller may not see."""

@@ -136,3 +136,17 @@ class Failure(msgspec.Struct, frozen=True):
     """The body of each answer with an error status."""
 
     error: str
+
+
+class Explained(Shape, frozen=True, kw_only=True):
+    """A pod as the cluster explains it, and in words which GPUs it holds or has reserved."""
+
+    pod: msgspec.Raw
+    held: tuple[str, ...] = ()
+
+
+class Answered(Shape, frozen=True, kw_only=True):
+    """The answer to a what-if, and in words where the pods would be."""
+
+    status: msgspec.Raw
+    places: tuple[str, ...] = ()

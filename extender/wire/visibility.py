@@ -15,6 +15,11 @@ from protos.contract import names
 
 GROUP_VERSION = f"{names.VISIBILITY_GROUP}/{names.VISIBILITY_VERSION}"
 
+MOST_TOKENS, TOKEN_LENGTH = 4, 64
+"""Tokens of `changedSince`, and the characters of one."""
+WAITING = "status.state=waiting"
+"""The one field selector, of gpupods."""
+
 
 class GpuStatus(answers.Gpu, frozen=True, kw_only=True):
     """One GPU: what it is, what is used of it, and the pods on it."""

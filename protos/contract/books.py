@@ -17,14 +17,14 @@ from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.gpu_book import GpuBook, peak
 from protos.contract.instances import of_instance, slices_of
+from protos.contract.on_demand import OnDemand
 from protos.contract.remembered import Remembered
 from protos.contract.selection import Selection, compiled, suits
+from protos.contract.served import lack, spread_over
 from protos.contract.signature import Kind, Signature, of_inventory, signatures, taken
 
 _suited: Remembered[tuple[Kind, Selection], tuple[int, ...]] = Remembered(8192, 2**21, lambda key: key[1].length)
 """Positions of the healthy GPUs that a selection without UUIDs accepts, by kind of inventory."""
-ONE_GPU = "MPS gives a container parts of one GPU only"
-"""What a node with MPS lacks: a process connects to the server of one GPU."""
 
 
 class Entry(msgspec.Struct, eq=False):
@@ -55,15 +55,20 @@ class NodeBooks:
     def _rebuild(self, inventory: inv.Inventory, marks: frozenset[str]) -> None:
         self.inventory, self._marks = inventory, marks
         self.topology = links.topology(inventory.links, tuple((gpu.index, gpu.numa) for gpu in inventory.gpus))
-        cordoned = cordon.covered(marks, inventory)
-        self.profiles = frozenset([gpu.profile for gpu in inventory.gpus if gpu.mig])
-        """The profiles of the MIG instances."""
+        self.on_demand = OnDemand(inventory) if inventory.layouts else None
+        """The MIG instances that can be made; they are among `gpus`."""
+        every = (*inventory.gpus, *self.on_demand.instances) if self.on_demand else inventory.gpus
+        cordoned = cordon.covered(marks, every)
+        self.profiles = frozenset([gpu.profile for gpu in every if gpu.mig])
+        """The profiles of the MIG instances, and of those that can be made."""
         self.gpus = {
-            gpu.uuid: GpuBook(gpu, slices_of(gpu, inventory.slices_per_gpu), gpu.uuid in cordoned)
-            for gpu in inventory.gpus
+            gpu.uuid: GpuBook(gpu, slices_of(gpu, inventory.slices_per_gpu), gpu.uuid in cordoned) for gpu in every
         }
+        for index in self.on_demand.gpus if self.on_demand else ():
+            book = self.gpus[index]
+            book.divisible = book.gpu.health == inv.IN_MIG_MODE and not book.cordoned
         self.uuids = frozenset([uuid.lower() for uuid in self.gpus])
-        self.several_models = len({(gpu.model, gpu.profile) for gpu in inventory.gpus}) > 1
+        self.several_models = len({(gpu.model, gpu.profile) for gpu in every}) > 1
         self.kind = of_inventory(inventory)
         """The content of the inventory; one object for all equal ones."""
         self._signature: Signature | None = None
@@ -80,6 +85,7 @@ class NodeBooks:
         twin.inventory, twin.kind, twin._signature = self.inventory, self.kind, self._signature
         twin.topology, twin.uuids, twin._marks = self.topology, self.uuids, self._marks
         twin.several_models, twin.profiles = self.several_models, self.profiles
+        twin.on_demand = self.on_demand
         twin.gpus = {uuid: book.copy() for uuid, book in self.gpus.items()}
         twin._unknown = {uid: Entry(entry.ask, entry.charges, placed=False) for uid, entry in self._unknown.items()}
         twin.entries = {**self.entries, **twin._unknown}
@@ -99,7 +105,10 @@ class NodeBooks:
     def signature(self) -> Signature:
         """Equal for nodes on which the same asks fit, apart from asks by UUID."""
         if self._signature is None:
-            used = [taken(b.mem_used, b.slices_used, b.wholes, b.sharers, b.cordoned) for b in self.gpus.values()]
+            used = [
+                taken(b.mem_used, b.slices_used, b.wholes + b.blocked, b.sharers + b.cut, b.cordoned)
+                for b in self.gpus.values()
+            ]
             state = self.kind, tuple(used)
             self._signature = signatures.get(state)
             if self._signature is None:
@@ -252,6 +261,8 @@ class NodeBooks:
             book = self.gpus.get(uuid)
             if book is not None:
                 book.add(demand, sign)
+            if self.on_demand:
+                self.on_demand.note(uuid, self.gpus, sign)
 
     def _place_unknown(self) -> None:
         """Charge the pods with unknown GPUs on every GPU that has room beside the placed pods."""
@@ -277,24 +288,6 @@ class NodeBooks:
         return charges
 
 
-def lack(inventory: inv.Inventory, ask: ContainerAsk) -> str:
-    """Why the node gives this container no parts of GPUs, whatever is free, in constant words; "" if it does."""
-    if ask.isolation != "any" and not inventory.enforced.meets(ask.isolation):
-        return inventory.enforced.lack
-    one = ask.gpus == 1 or ask.profile or (ask.whole and ask.whole not in inventory.replicas)
-    return "" if one or not inventory.enforced.compute else ONE_GPU
-
-
 def isolated(books: NodeBooks, ask: PodAsk, charges: Mapping[str, Demand]) -> bool:
     """Whether the node gives these parts, isolated as the pod demands; whole GPUs it gives in any case."""
     return not any(lack(books.inventory, each) for each in ask.containers) or all(d.whole for d in charges.values())
-
-
-def spread_over(ask: ContainerAsk, gpus: int) -> ContainerAsk | None:
-    """The same total over this many GPUs; None if it is not divisible, or a whole ask has another number."""
-    if gpus == ask.gpus:
-        return ask
-    mem, slices = ask.mem * ask.gpus, ask.slices * ask.gpus
-    if ask.whole or not gpus or mem % gpus or slices % gpus:
-        return None
-    return msgspec.structs.replace(ask, gpus=gpus, mem=mem // gpus, slices=slices // gpus)

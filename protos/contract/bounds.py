@@ -69,12 +69,20 @@ GPU_TEXT = Bound("text about a GPU (UUID, model, PCI address, health)", 256, "ch
 """NVML's own buffers have 96."""
 MIG_PROFILE = Bound("name of a MIG profile", 32, "characters")
 """The longest known has 14."""
+MIG_PROFILES = Bound("MIG profiles that can be made on a GPU", 32)
+"""The GPU with the most has 16."""
+MIG_HELD = Bound("MIG instances that are made on demand on a node", 512)
+"""A GPU has at most eight."""
+MIG_JOURNAL = Bound("the file of MIG instances that are made on demand", 256 << 10, "bytes")
+"""An instance has some 150 bytes."""
+MIG_PLACES = Bound("places of MIG instances that can be made on a node", 1024)
+"""A GPU has some 25, without profiles for graphics."""
 LINK_KIND = Bound("kind of a link", 16, "characters")
 LINKS_PER_NODE = Bound("links between the GPUs of a node", GPUS_PER_NODE.most * (GPUS_PER_NODE.most - 1))
 """Every pair in both directions."""
 ISOLATION_WHY = Bound("why a node isolates parts no better", 512, "characters")
-LIMITS_LINE = Bound("message between the plugin and the helper that sets limits", 64 << 10, "bytes")
-"""A limit for each of 256 GPUs has some 15 KiB."""
+HELPER_LINE = Bound("message between the plugin and a helper with more rights", 256 << 10, "bytes")
+"""A limit for each of 256 GPUs has some 15 KiB, all MIG instances of a node some 40 KiB."""
 REPLICA_NAMES = Bound("resources that are served as replicas", 16)
 CDI_SPEC_BYTES = Bound("a CDI specification", 4 << 20, "bytes")
 """NVIDIA's of eight GPUs is some 40 KiB."""

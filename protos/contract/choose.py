@@ -9,18 +9,17 @@ packing, after idle GPUs when spreading, and the smallest that satisfies comes f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import chain, combinations, islice
 
 import msgspec
 
-from protos.contract import names
 from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
-from protos.contract.books import NodeBooks, lack
+from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook, peak
-from protos.contract.mig import shown
-from protos.contract.quantity import amount_of_memory
+from protos.contract.inventory import Instance
+from protos.contract.mig import gpu_of
 
 SET_TRIES = 64
 """Sets of GPUs tried for one container before backtracking."""
@@ -110,7 +109,7 @@ def _single(ask: PodAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> list[
         demand = demands[size]
         if demand is None or not book.fits(demand):
             continue
-        key = preference(book, spread)
+        key = preference(book, spread) if not isinstance(gpu, Instance) else _made(book, books, spread)
         if best is None or key < best:
             best, equals = key, [(book, demand)]
         elif key == best:
@@ -131,6 +130,12 @@ def preference(book: GpuBook, spread: bool = False) -> tuple[int, ...]:
     if spread:
         return (book.sharers, 0, -book.mem_free, -book.slices_free)
     return (0 if book.sharers else 2, 0, book.mem_free, book.slices_free)
+
+
+def _made(book: GpuBook, books: NodeBooks, spread: bool) -> tuple[int, ...]:
+    """The sort key of a MIG instance that would be made: of equal ones, that which leaves most others possible."""
+    loss = books.on_demand.loss(book.gpu.uuid, books.gpus) if books.on_demand else 0
+    return (*preference(book, spread), loss, book.gpu.index)
 
 
 class _Seating:
@@ -199,6 +204,8 @@ class _Seating:
             ]
         )
         candidates = self._ordered([book for book, _ in room.values()], ask, own, idle)
+        if ask.gpus > 1 and self.books.on_demand:
+            candidates = self._one_each(candidates, room)
         for chosen in self._sets(candidates, ask, idle):
             yield tuple((room[i][0].gpu.uuid, room[i][1]) for i in sorted(chosen))
 
@@ -212,6 +219,8 @@ class _Seating:
 
         def key(book: GpuBook) -> tuple[int, ...]:
             other = bool(own) and (book.gpu.uuid in own) != gather
+            if isinstance(book.gpu, Instance):
+                return (other, *_made(book, self.books, spread))
             return (other, *preference(book, spread), losses.get(book.gpu.index, 0))
 
         return tuple([book.gpu.index for book in sorted(books, key=key)])
@@ -254,6 +263,8 @@ class _Seating:
         if demand is None:
             return None
         own = self.parts.get(book.gpu.uuid)
+        if isinstance(gpu, Instance) and self._excluded(gpu):
+            return None
         if not own:
             return demand if book.fits(demand) else None
         parts = [*own, (position, ask, demand)]
@@ -262,38 +273,16 @@ class _Seating:
             return None
         return demand if book.fits(peak((c, d) for _, c, d in sorted(parts, key=lambda p: p[0]))) else None
 
+    def _one_each(self, candidates: tuple[int, ...], room: Mapping[int, tuple[GpuBook, Demand]]) -> tuple[int, ...]:
+        """The candidates, but of a profile that a GPU can have once only its best place."""
+        kept: dict[tuple[int | None, int], int] = {}
+        for index in candidates:
+            gpu = room[index][0].gpu
+            once = isinstance(gpu, Instance) and gpu.most == 1
+            kept.setdefault((gpu_of(index), -1) if once else (None, index), index)
+        return tuple(kept.values())
 
-def misfit(ask: PodAsk, books: NodeBooks) -> str:
-    """The reason why the ask does not fit on this node, with numbers: `freest: GPU 3 with 16 GiB`."""
-    if books.inventory.state != "ready":
-        return "its plugin is leaving"
-    profiles = {container.profile for container in ask.containers if container.profile}
-    if lacking := profiles.difference(book.gpu.profile for book in books.gpus.values()):
-        return f"has no MIG instance {min(lacking)}"
-    some = (books.demand(container, book.gpu) for container in ask.containers for book in books.gpus.values())
-    if any(lack(books.inventory, container) for container in ask.containers) and not any(some):
-        return f"with {books.inventory.enforced}"
-    if alike_only(ask, books) and choose(_mixing(ask), books) is not None:
-        return f"has enough free only on GPUs of several models, which {names.MIXED_MODELS}: allow permits"
-    eligible = books.eligible(ask.selection)
-    if not eligible:
-        return f"none of {len(books.gpus)} GPUs is healthy and selected"
-    if profiles:
-        such = [book for book in eligible if book.gpu.profile in profiles]
-        free = sum(not book.wholes for book in such)
-        return f"{free} of {len(such)} such MIG instances free"
-    gpus = [book for book in eligible if not book.gpu.mig or books.inventory.single or not ask.only_whole]
-    if ask.only_whole:
-        free = sum(not (book.sharers or book.wholes) for book in gpus)
-        return f"{free} of {len(gpus)} GPUs wholly free"
-    unit_mib = books.inventory.unit_mib
-    freest = max(eligible, key=lambda book: (0 if book.wholes else book.mem_free, -book.gpu.index))
-    mem = 0 if freest.wholes else freest.mem_free
-    slices = 0 if freest.wholes else freest.slices_free
-    return f"freest: GPU {shown(freest.gpu.index)} with {amount_of_memory(mem, unit_mib)}" + (
-        f" and {slices} slices" if any(c.slices or c.whole for c in ask.containers) else ""
-    )
-
-
-def _mixing(ask: PodAsk) -> PodAsk:
-    return msgspec.structs.replace(ask, selection=msgspec.structs.replace(ask.selection, mixed=True))
+    def _excluded(self, instance: Instance) -> bool:
+        """Whether the pod itself has an instance beside which this one cannot exist."""
+        rivals = self.books.on_demand.rivals(instance.uuid) if self.books.on_demand else ()
+        return any(self.parts.get(name) for name in rivals)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from protos.contract import mig, names
-from protos.contract.inventory import Inventory
+from protos.contract.inventory import Gpu, Inventory
 from protos.contract.printable import brief
 from protos.contract.reason import Reason, listed
 
@@ -18,12 +20,13 @@ def marks(text: str) -> frozenset[str]:
     return frozenset(entry.strip() for entry in text.split(",") if entry.strip())
 
 
-def covered(entries: frozenset[str], inventory: Inventory) -> frozenset[str]:
+def covered(entries: frozenset[str], gpus: Iterable[Gpu]) -> frozenset[str]:
     """The UUIDs of the GPUs that the entries name, with their MIG instances; one of these is named like `3:1`."""
     if not entries:
         return frozenset()
-    named = {gpu.index: gpu.uuid for gpu in inventory.gpus if gpu.uuid in entries or mig.shown(gpu.index) in entries}
-    for gpu in inventory.gpus:
+    every = tuple(gpus)
+    named = {gpu.index: gpu.uuid for gpu in every if gpu.uuid in entries or mig.shown(gpu.index) in entries}
+    for gpu in every:
         parent = mig.gpu_of(gpu.index) if gpu.mig else None
         if parent is not None and (parent in named or str(parent) in entries):
             named[gpu.index] = gpu.uuid

@@ -11,7 +11,18 @@ from protos.contract.ask import ContainerAsk, Demand
 class GpuBook:
     """The usage of one GPU in units and slices; `wholes` and `sharers` count pods."""
 
-    __slots__ = ("cordoned", "gpu", "mem_used", "sharers", "slices_per_gpu", "slices_used", "wholes")
+    __slots__ = (
+        "blocked",
+        "cordoned",
+        "cut",
+        "divisible",
+        "gpu",
+        "mem_used",
+        "sharers",
+        "slices_per_gpu",
+        "slices_used",
+        "wholes",
+    )
 
     def __init__(self, gpu: inv.Gpu, slices_per_gpu: int, cordoned: bool = False) -> None:
         """`slices_per_gpu`: of this GPU; a MIG instance has fewer than its GPU."""
@@ -19,11 +30,18 @@ class GpuBook:
         self.slices_per_gpu = slices_per_gpu
         self.cordoned = cordoned
         self.mem_used = self.slices_used = self.wholes = self.sharers = 0
+        self.blocked = 0
+        """Pods that have instances with which this possible MIG instance cannot exist."""
+        self.divisible = False
+        """MIG instances are made of this GPU on demand, and it is well."""
+        self.cut = 0
+        """Compute slices, of seven, of the instances on demand that pods have of this GPU."""
 
     def copy(self) -> GpuBook:
         twin = GpuBook(self.gpu, self.slices_per_gpu, self.cordoned)
         twin.mem_used, twin.slices_used = self.mem_used, self.slices_used
         twin.wholes, twin.sharers = self.wholes, self.sharers
+        twin.blocked, twin.cut, twin.divisible = self.blocked, self.cut, self.divisible
         return twin
 
     def add(self, demand: Demand, sign: int = 1) -> None:
@@ -35,7 +53,7 @@ class GpuBook:
         self.slices_used += sign * demand.slices
 
     def fits(self, demand: Demand) -> bool:
-        if self.wholes:
+        if self.wholes or self.blocked:
             return False
         if demand.whole:
             return not self.sharers
@@ -49,12 +67,12 @@ class GpuBook:
     @property
     def idle(self) -> bool:
         """Whether the GPU is offered and no pod uses it."""
-        return not (self.sharers or self.wholes) and self.offered
+        return not (self.sharers or self.wholes or self.blocked) and self.offered
 
     @property
     def mem_free(self) -> int:
         free = self.gpu.mem - self.mem_used
-        return free if free > 0 else 0
+        return free if free > 0 and not self.blocked else 0
 
     @property
     def slices_free(self) -> int:
@@ -73,7 +91,7 @@ class GpuBook:
             self.mem_used > self.gpu.mem
             or self.slices_used > self.slices_per_gpu
             or self.wholes > 1
-            or bool(self.wholes and self.sharers)
+            or bool(self.wholes and (self.sharers or self.blocked))
         )
 
 

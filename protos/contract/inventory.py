@@ -18,7 +18,9 @@ from protos.contract.bounds import (
     GPUS_PER_NODE,
     LINK_KIND,
     LINKS_PER_NODE,
+    MIG_PLACES,
     MIG_PROFILE,
+    MIG_PROFILES,
     REPLICA_NAMES,
 )
 from protos.contract.isolation import PROMISED, Isolation
@@ -31,6 +33,7 @@ Text = Annotated[str, msgspec.Meta(max_length=GPU_TEXT.most)]
 Uuid = Annotated[str, msgspec.Meta(min_length=1, max_length=GPU_TEXT.most)]
 ProfileName = Annotated[str, msgspec.Meta(min_length=1, max_length=MIG_PROFILE.most)]
 Numa = Annotated[int, msgspec.Meta(ge=-1, le=GPU_INDEX.most)]
+Slice = Annotated[int, msgspec.Meta(ge=0, lt=mig.MEMORY_SLICES)]
 HEALTHY = "ok"
 IN_MIG_MODE = "mig"
 _MADE_UP = "gpu-"
@@ -74,6 +77,35 @@ class Gpu(msgspec.Struct, frozen=True, cache_hash=True, rename="camel", forbid_u
         return found.slices if found is not None else mig.SLICES
 
 
+class Instance(Gpu, frozen=True, cache_hash=True, kw_only=True):
+    """A MIG instance that can be made on demand: `uuid` is the name of its place, and it exists while a pod has it."""
+
+    most: int = 0
+    """How many instances of its profile its GPU can have."""
+
+
+class Possible(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A MIG profile that instances on demand can have, with all its places on a GPU."""
+
+    profile: ProfileName
+    mem: Natural
+    """Allocatable units."""
+    size: Annotated[int, msgspec.Meta(ge=1, le=mig.MEMORY_SLICES)]
+    """Memory slices."""
+    starts: Annotated[tuple[Slice, ...], msgspec.Meta(min_length=1, max_length=mig.MEMORY_SLICES)]
+    """The first memory slice of each place, ascending."""
+    most: Annotated[int, msgspec.Meta(ge=1, le=mig.MEMORY_SLICES)]
+    """How many of them the driver makes."""
+    mem_mib: Natural = msgspec.field(default=0, name="memMiB")
+
+
+class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """GPUs in MIG mode whose instances are made on demand, and what can be made of each."""
+
+    gpus: Annotated[tuple[Index, ...], msgspec.Meta(max_length=mig.CUT_GPUS)]
+    profiles: Annotated[tuple[Possible, ...], msgspec.Meta(max_length=MIG_PROFILES.most)]
+
+
 class Fabric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The node's part of a multi-node NVLink fabric."""
 
@@ -104,6 +136,14 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     mig_strategy: Literal["single"] | msgspec.UnsetType = msgspec.UNSET
     """`single`: requests for whole GPUs get MIG instances, too, as with NVIDIA's plugin; else not written."""
 
+    mig_layouts: tuple[Layout, ...] | msgspec.UnsetType = msgspec.UNSET
+    """GPUs whose MIG instances are made on demand; not written if there are none."""
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """What can be made on demand, each GPU in one layout at most."""
+        return self.mig_layouts or ()
+
     @property
     def single(self) -> bool:
         """Whether requests for whole GPUs get instances."""
@@ -129,6 +169,8 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
             self._check_instances()
         if len({gpu.uuid for gpu in self.gpus}) != len(self.gpus):
             raise ValueError("two GPUs with the same uuid")
+        if self.mig_layouts:
+            self._check_layouts()
         for name, count in self.replicas.items():
             if count > self.slices_per_gpu:
                 raise ValueError(f"{count} replicas of {name} from {self.slices_per_gpu} slices a GPU")
@@ -140,10 +182,31 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
             if not gpu.mig:
                 continue
             parent = mig.gpu_of(gpu.index)
-            if mig.profile(gpu.mig) is None or parent is None:
+            if mig.profile(gpu.mig) is None or parent is None or gpu.index >= mig.ON_DEMAND:
                 raise ValueError(f"GPU {gpu.index} has the MIG profile {gpu.mig!r}: expected one like 1g.10gb")
             if parent in healthy:
                 raise ValueError(f"instance {mig.shown(gpu.index)} is of GPU {parent}, which is not in MIG mode")
+
+    def _check_layouts(self) -> None:
+        """Raise ValueError for places that cannot be."""
+        cut = [index for layout in self.layouts for index in layout.gpus]
+        health = {gpu.index: gpu.health for gpu in self.gpus if not gpu.mig}
+        for index in cut:
+            if cut.count(index) > 1 or index >= mig.CUT_GPUS or health.get(index, HEALTHY) == HEALTHY:
+                raise ValueError(
+                    f"GPU {index} in migLayouts: expected a GPU of this node in MIG mode, below {mig.CUT_GPUS}, once"
+                )
+        for possible in (each for layout in self.layouts for each in layout.profiles):
+            ends = possible.starts[-1] + possible.size
+            ascending = list(possible.starts) == sorted(set(possible.starts))
+            if mig.profile(possible.profile) is None or not ascending or ends > mig.MEMORY_SLICES:
+                raise ValueError(
+                    f"{possible.profile!r} at {list(possible.starts)} in migLayouts: expected a MIG profile like "
+                    f"1g.10gb, and ascending starts of {possible.size} memory slices of {mig.MEMORY_SLICES}"
+                )
+        places = sum(len(of.gpus) * sum(len(each.starts) for each in of.profiles) for of in self.layouts)
+        if places > MIG_PLACES.most:
+            raise ValueError(MIG_PLACES.exceeded(places))
 
 
 _annotation = codec.Annotation(names.GPUS, Inventory)

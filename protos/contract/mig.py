@@ -24,6 +24,10 @@ PER_GPU = 16
 """Instances of one GPU that have an index; GPUs in use have at most seven."""
 FIRST = 256
 """The index of the first instance of GPU 0: GPUs themselves have smaller ones."""
+ON_DEMAND = FIRST + FIRST * PER_GPU
+"""The index of the first possible instance of GPU 0; those of existing ones are below."""
+CUT_GPUS, MEMORY_SLICES, ALIKE = 32, 8, 16
+"""GPUs of a node that can be cut on demand; memory slices of a GPU; profiles of one place and size."""
 KNOWN = (
     "1g.5gb", "1g.5gb+me", "1g.6gb", "1g.6gb+me", "1g.10gb", "1g.10gb+me", "1g.12gb", "1g.12gb+me", "1g.12gb+gfx",
     "1g.12gb+me.all", "1g.12gb-me", "1g.18gb", "1g.18gb+me", "1g.20gb", "1g.23gb", "1g.23gb+me", "1g.24gb",
@@ -41,6 +45,9 @@ Multi-Instance GPU User Guide, the default configuration of mig-parted."""
 _PROFILE = re.compile(
     r"(?:(?P<compute>[1-7])c\.)?(?P<slices>[1-7])g\.(?P<memory>[0-9]{1,4})gb(?:[+.-][a-z0-9.+-]{1,19})?"
 )
+
+_PLACE = re.compile(r"(?P<gpu>[^/]{1,128})/(?P<profile>[^/@]{1,32})@(?P<start>[0-7]):(?P<size>[1-8])")
+EXPECTED = f"a GPU below {CUT_GPUS}, memory slices below {MEMORY_SLICES}, and {ALIKE} profiles of one place and size"
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -98,12 +105,57 @@ def indexes(gpu: int) -> range:
     return range(index(gpu, 0), index(gpu, 0) + PER_GPU) if 0 <= gpu < FIRST else range(0)
 
 
+class Place(msgspec.Struct, frozen=True):
+    """Where a possible instance is on its GPU, in memory slices."""
+
+    gpu: str
+    """The UUID of the GPU."""
+    profile: str
+    start: int
+    size: int
+
+    @property
+    def name(self) -> str:
+        """What stands for its UUID, whether the instance exists or not: `GPU-1c…/3g.40gb@4:4`."""
+        return f"{self.gpu}/{self.profile}@{self.start}:{self.size}"
+
+    def overlaps(self, other: Place) -> bool:
+        """Whether both cannot exist at the same time."""
+        together = self.start < other.start + other.size and other.start < self.start + self.size
+        return together and self.gpu == other.gpu
+
+
+@lru_cache(maxsize=16384)
+def place(name: str) -> Place | None:
+    """The place that such a name tells; None for every other UUID."""
+    found = _PLACE.fullmatch(name)
+    if found is None or profile(found["profile"]) is None:
+        return None
+    made = Place(found["gpu"], found["profile"], int(found["start"]), int(found["size"]))
+    return made if made.start + made.size <= MEMORY_SLICES else None
+
+
+def place_index(gpu: int, start: int, size: int, rank: int) -> int:
+    """The index of a possible instance; `rank`: its number among the profiles of this place and size."""
+    if not (0 <= gpu < CUT_GPUS and 0 <= start < MEMORY_SLICES and 1 <= size <= MEMORY_SLICES and 0 <= rank < ALIKE):
+        raise ValueError(f"a possible instance of GPU {gpu} at {start}:{size}, the {rank}th: expected {EXPECTED}")
+    return ON_DEMAND + ((gpu * MEMORY_SLICES + start) * MEMORY_SLICES + size - 1) * ALIKE + rank
+
+
 def gpu_of(index: int) -> int | None:
     """The index of the GPU of an instance; None for the index of a GPU."""
-    return (index - FIRST) // PER_GPU if FIRST <= index < FIRST + FIRST * PER_GPU else None
+    if index < FIRST:
+        return None
+    return (index - FIRST) // PER_GPU if index < ON_DEMAND else (index - ON_DEMAND) // (MEMORY_SLICES**2 * ALIKE)
 
 
 def shown(index: int) -> str:
-    """An index for people: `3`, and `3:2` for an instance, as `nvidia-smi` and NVIDIA_VISIBLE_DEVICES write them."""
+    """An index for people: `3`, and `3:2` for an instance, as `nvidia-smi` and NVIDIA_VISIBLE_DEVICES write them.
+
+    An instance that is made on demand is `3@4-7`: on GPU 3, in the memory slices 4 to 7.
+    """
     gpu = gpu_of(index)
-    return str(index) if gpu is None else f"{gpu}:{(index - FIRST) % PER_GPU}"
+    if index < ON_DEMAND:
+        return str(index) if gpu is None else f"{gpu}:{(index - FIRST) % PER_GPU}"
+    start, size = divmod((index - ON_DEMAND) // ALIKE % MEMORY_SLICES**2, MEMORY_SLICES)
+    return f"{gpu}@{start}" + (f"-{start + size}" if size else "")

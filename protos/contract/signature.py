@@ -28,6 +28,8 @@ class Kind(msgspec.Struct, frozen=True, cache_hash=True):
     links: tuple[inv.Link, ...]
     isolation: tuple[str, str] | None = None
     """Of memory and compute."""
+    layouts: tuple[inv.Layout, ...] = ()
+    """What MIG instances can be made on demand."""
     single: bool = False
     """Requests for whole GPUs get MIG instances."""
 
@@ -45,6 +47,7 @@ def of_inventory(inventory: inv.Inventory) -> Kind:
             ),
             inventory.links,
             inventory.isolation.kind if inventory.isolation is not None else None,
+            inventory.layouts,
             inventory.single,
         )
     )

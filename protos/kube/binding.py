@@ -6,8 +6,6 @@ Binding.
 
 from collections.abc import Mapping
 
-from google.protobuf.message import DecodeError
-
 from protos.kube import paths
 from protos.kube.binding_pb2 import Binding, TypeMeta, Unknown
 from protos.kube.client import PROTOBUF, ApiClient
@@ -33,16 +31,3 @@ async def bind(
     target.api_version, target.kind, target.name = "v1", "Node", node
     body = MAGIC + Unknown(type_meta=_TYPE, raw=made.SerializeToString()).SerializeToString()
     await client.post(paths.pod(namespace, name, "binding"), body, content_type=PROTOBUF)
-
-
-def parsed(body: bytes) -> Binding:
-    """The Binding in a body of `bind`, for simulated API servers; raises ValueError for other bodies."""
-    if not body.startswith(MAGIC):
-        raise ValueError(f"expected {MAGIC!r} before protobuf, got {body[: len(MAGIC)]!r}")
-    try:
-        whole = Unknown.FromString(body.removeprefix(MAGIC))
-        if whole.type_meta != _TYPE:
-            raise ValueError(f"expected a v1 Binding, got {whole.type_meta.api_version} {whole.type_meta.kind}")
-        return Binding.FromString(whole.raw)
-    except DecodeError as error:
-        raise ValueError(f"expected protobuf: {error}") from error

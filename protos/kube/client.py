@@ -7,6 +7,8 @@ the callers know which other writes may be repeated.
 
 import asyncio
 import contextlib
+import copy
+import dataclasses
 import datetime as dt
 import email.utils
 import sys
@@ -22,7 +24,7 @@ import structlog
 from protos.contract.codec import BAD_JSON
 from protos.kube import errors
 from protos.kube.connection import Lost
-from protos.kube.credentials import Credentials
+from protos.kube.credentials import Credentials, FixedToken
 from protos.kube.errors import CredentialsError
 from protos.kube.http1 import ANSWER_S, Answer, Http
 from protos.kube.stream import Stream, Translated
@@ -96,6 +98,18 @@ class ApiClient:
     ) -> None:
         if self._http is not None:
             self._http.close()
+
+    def with_token(self, token: str) -> Self:
+        """The same client with this bearer token. It shares the connections, and lives as long as this one.
+
+        Raises CredentialsError if the connections show a client certificate, which would count before the token.
+        """
+        if self.credentials.tls is not None and self.credentials.tls.certificate:
+            raise CredentialsError("the kubeconfig has a client certificate: expected one without, for users' tokens")
+        made = copy.copy(self)
+        made.credentials = dataclasses.replace(self.credentials, tokens=FixedToken(f"Bearer {token}"))
+        made._authorized = "", self._always
+        return made
 
     def expect(self, writes: int) -> None:
         """Open connections in advance for this number of concurrent writes; called once per expected write."""

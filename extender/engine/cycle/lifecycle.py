@@ -160,6 +160,13 @@ class Lifecycle:
         if pod is not None and pod.state == "binding":
             self.settle_binding(pod, bound=bound)
         self._components.barrier.bind_done(uid, bound, now)
+        if pod is not None and not bound:
+            self._catch_up(pod, now)
+
+    def _catch_up(self, pod: PodState, now: float) -> None:
+        """Apply changes of the pod's GpuClass and of its namespace's default that came during its Binding."""
+        self.class_changed(self._components.classes.of(pod.ref.uid), now)
+        self._quarantine.each((pod,), lambda pod: pod.subject, "isolation", lambda pod: self._demand_anew(pod, now))
 
     def settle_binding(self, pod: PodState, *, bound: bool) -> None:
         """In the books, the pod keeps what was booked for it, or loses it."""

@@ -12,8 +12,9 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import Roster
 from extender.engine.types import refusals
 from extender.engine.types.effects import Report
-from protos.contract import ask_words, choose
+from protos.contract import ask_words
 from protos.contract.ask import PodAsk
+from protos.contract.misfit import misfit
 from protos.contract.reason import Reason, listed
 
 NAMED_GATES = 3
@@ -105,5 +106,5 @@ def _with_numbers(reason: Reason, ask: PodAsk, nearest: NodeState | None) -> Rea
     if nearest is None or nearest.books is None:
         where = "no node offered has GPUs of ours"
     else:
-        where = f"freest: {nearest.name} {choose.misfit(ask, nearest.books).removeprefix('freest: ')}"
+        where = f"freest: {nearest.name} {misfit(ask, nearest.books).removeprefix('freest: ')}"
     return Reason(reason.code, reason.sentence, f"needs {ask_words.wanted(ask)}; {where}")

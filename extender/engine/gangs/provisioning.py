@@ -3,6 +3,9 @@
 A gang asks once and as a whole, if its plan has failed for lack of capacity for a while. That some members fit on no
 present node is no obstacle: other nodes are just what it asks for. A gang that its queue does not admit, or that lacks
 a member, does not ask. Nor does one for which others are being evicted.
+
+Its members name the request from the first look on, also before there is one: an autoscaler adds no nodes for such pods
+one by one.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from gangfilter.table import Phase
 from protos.contract import provisioning
 from protos.contract.bounds import PROVISIONING_OPEN
 from protos.contract.provisioning import Request
+from protos.contract.reason import Reason
 
 BACKOFF_S, LONGEST_S = 60.0, 1800.0
 """Seconds from a failed request to the next one; doubled for each further one, and the longest. As in Kueue."""
@@ -33,13 +37,14 @@ SHORT = (refusals.GANG_NO_ROOM, refusals.gang_cannot_fit.code)
 KEEPS = (Phase.ASSEMBLING, Phase.STARTING, Phase.BINDING)
 """Phases in which a request stays: the gang is about to start, or may be back in a moment."""
 SAYS = {
-    "": "no autoscaler has taken it yet",
-    "Accepted": "an autoscaler looks for capacity",
-    "Provisioned": "the capacity is there or on its way",
-    "Failed": "there is no such capacity; it asks again later",
-    "BookingExpired": "the capacity was not used in time; it asks again later",
-    "CapacityRevoked": "the capacity was taken away; it asks again later",
+    "": Reason("ProvisioningRequested", "no autoscaler has taken it yet"),
+    "Accepted": Reason("ProvisioningAccepted", "an autoscaler looks for capacity"),
+    "Provisioned": Reason("ProvisioningDone", "the capacity is there or on its way"),
+    "Failed": Reason("ProvisioningFailed", "there is no such capacity; it asks again later"),
+    "BookingExpired": Reason("ProvisioningExpired", "the capacity was not used in time; it asks again later"),
+    "CapacityRevoked": Reason("ProvisioningRevoked", "the capacity was taken away; it asks again later"),
 }
+"""By the state of a request. Each has a code of its own: of one code, a pod gets an Event in 30 seconds at most."""
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -60,7 +65,9 @@ class Orders(msgspec.Struct):
     over: list[Request] = []
     """Requests to delete."""
     consumers: list[tuple[Request, PodRef]] = []
-    """Members, each with the request that it consumes."""
+    """Members, each with the request that it consumes, or will consume."""
+    about: dict[str, PodRef] = {}
+    """A member of the gang of each request, by the request's UID: it gets the Events."""
 
 
 class Provisioning:
@@ -73,12 +80,14 @@ class Provisioning:
         self._roster, self._planner, self._reservations = roster, planner, reservations
         self._after_s, self._most = after_s, most
         self._since: dict[GroupKey, float] = {}
+        self._named: set[GroupKey] = set()
+        """Gangs that lack capacity and whose members name a request."""
         self._open: dict[tuple[str, str], Request] = {}
 
     def told(self, key: GroupKey) -> str:
         """What became of the gang's request, "" if it has none."""
         request = self._open.get((key.namespace, key.name))
-        return said(request) if request is not None else ""
+        return said(request).sentence if request is not None else ""
 
     def lacking(self) -> list[GangInfo]:
         """The gangs that lack capacity now."""
@@ -96,22 +105,36 @@ class Provisioning:
         room = PROVISIONING_OPEN.most - sum(request.state not in provisioning.OVER for request in self._open.values())
         for key in sorted(lacking, key=lambda key: (self._since[key], key)):
             known, request = lacking[key], self._open.get((key.namespace, key.name))
+            if request is not None and (member := next(_idle(known.gang), None)) is not None:
+                orders.about[request.uid] = member
             if request is not None and request.state not in provisioning.OVER:
-                orders.consumers += [(request, pod) for pod in _idle(known.gang)]
-            elif room > 0 and self._due(key, request, now) and (ask := self._ask(known, request)) is not None:
+                continue
+            if room > 0 and self._due(key, request, now) and (ask := self._ask(known, request)) is not None:
                 orders.asks.append(ask)
                 room -= 1
+        orders.consumers += self._consumers(lacking)
         return orders
+
+    def _consumers(self, lacking: dict[GroupKey, GangInfo]) -> Iterator[tuple[Request, PodRef]]:
+        """The members of gangs that ask, or will ask once they have lacked capacity for long enough."""
+        self._named.intersection_update(lacking)
+        for key, known in lacking.items():
+            request = self._open.get((key.namespace, key.name))
+            if request is None and key not in self._named and self._ask(known, None) is None:
+                continue
+            self._named.add(key)
+            consumed = request or _request(key, 1)
+            yield from ((consumed, pod) for pod in _idle(known.gang))
 
     def _lacks(self, known: GangInfo) -> bool:
         reason = known.reason
         return known.gang.phase is Phase.WAITING and reason is not None and reason.code in SHORT
 
     def _is_over(self, request: Request, lacking: dict[GroupKey, GangInfo]) -> bool:
-        """Whether the gang has started, is gone, or waits for something else than capacity."""
+        """Whether the gang has started, has no member left, or waits for something else than capacity."""
         key = GroupKey(request.namespace, request.group)
         known = self._roster.known.get(key)
-        if known is None:
+        if known is None or not known.gang.members:
             return True
         if key in lacking or known.gang.phase in KEEPS:
             return False
@@ -135,22 +158,22 @@ class Provisioning:
         if len(like) > provisioning.POD_SETS:
             return None
         first = {(seat.role, seat.ask, seat.requests, seat.constraints): seat.uid for seat in reversed(seats)}
-        key, attempt = gang.key, before.attempt + 1 if before is not None else 1
-        request = Request(
-            namespace=key.namespace,
-            name=provisioning.name(key.namespace, key.name, attempt),
-            uid="",
-            group=key.name,
-            attempt=attempt,
-        )
+        request = _request(gang.key, before.attempt + 1 if before is not None else 1)
         pod_sets = tuple((ref(gang, gang.members[first[likeness]]), count) for likeness, count in like.items())
         return Ask(request, tuple(known.declared), pod_sets, before)
 
 
-def said(request: Request) -> str:
-    """A sentence about a request."""
+def said(request: Request) -> Reason:
+    """What became of a request."""
+    word = SAYS[request.state]
     message = f" ({request.message})" if request.message else ""
-    return f"ProvisioningRequest {request.name}: {SAYS[request.state]}{message}"
+    return msgspec.structs.replace(word, sentence=f"ProvisioningRequest {request.name}: {word.sentence}{message}")
+
+
+def _request(key: GroupKey, attempt: int) -> Request:
+    """A request that is to be made."""
+    called = provisioning.name(key.namespace, key.name, attempt)
+    return Request(namespace=key.namespace, name=called, uid="", group=key.name, attempt=attempt)
 
 
 def _idle(gang: Gang) -> Iterator[PodRef]:

@@ -10,6 +10,7 @@ from protos.contract import choose
 from protos.contract.ask import NOTHING, Demand
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook
+from protos.contract.inventory import Instance
 from protos.contract.mig import SLICES
 from protos.contract.signature import Kind
 
@@ -70,7 +71,14 @@ def room(books: list[GpuBook] | tuple[GpuBook, ...], *, only_whole: bool = False
 
 
 def rest(book: GpuBook, taken: Demand = NOTHING) -> int:
-    """What is free of one GPU beside `taken`, in thousandths of a GPU."""
+    """What is free of one GPU beside `taken`, in thousandths of a GPU.
+
+    Of a GPU that is cut on demand it is what no instance has; possible instances have nothing of their own.
+    """
+    if book.divisible:
+        return GPU * max(0, SLICES - book.cut) // SLICES
+    if isinstance(book.gpu, Instance):
+        return 0
     if book.wholes or taken.whole or not book.offered:
         return 0
     if book.gpu.mig:

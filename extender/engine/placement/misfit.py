@@ -12,12 +12,13 @@ from extender.engine.state import intree
 from extender.engine.state.intree import Amounts, Constraints
 from extender.engine.state.node_state import NodeState
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
-from protos.contract.books import NodeBooks, lack
+from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook
 from protos.contract.inventory import HEALTHY, IN_MIG_MODE, Gpu
 from protos.contract.links import EXACT
 from protos.contract.printable import brief
 from protos.contract.selection import Selection, capability, matches
+from protos.contract.served import lack
 from protos.contract.signature import Signature
 
 LONGEST_MODEL = 60

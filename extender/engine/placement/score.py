@@ -28,6 +28,7 @@ from extender.engine.placement.usable import GPU, RATES, Rates, Rests, Takes, Us
 from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape
 from extender.engine.types.sliced import Sliced
+from protos.contract import mig
 from protos.contract.books import NodeBooks
 from protos.contract.choose import Choice
 from protos.contract.remembered import Remembered
@@ -77,9 +78,19 @@ ALONE = Seated()
 
 def _emptiness(left: Rests, choice: Choice, books: NodeBooks) -> int:
     """Four parts what is left of the GPUs taken, one part how many others are idle."""
-    own = [part for uuid, part in zip(books.gpus, left, strict=True) if uuid in choice.charges]
+    taken = {place.gpu if (place := mig.place(uuid)) else uuid for uuid in choice.charges}
+    own = [part for uuid, part in zip(books.gpus, left, strict=True) if uuid in taken]
     idle = sum(book.idle and uuid not in choice.charges for uuid, book in books.gpus.items())
     return (4 * sum(own) // len(own) + idle * GPU // len(books.gpus)) // 5
+
+
+def _cut(left: Rests, choice: Choice, books: NodeBooks) -> Rests:
+    """What stays free if also the instances that are made for the pod are cut out of their GPUs."""
+    taken: Counter[str] = Counter()
+    for uuid in choice.charges:
+        if (place := mig.place(uuid)) is not None:
+            taken[place.gpu] += GPU * books.gpus[uuid].gpu.slices // mig.SLICES
+    return tuple([max(0, free - taken[uuid]) for uuid, free in zip(books.gpus, left, strict=True)])
 
 
 class Present(msgspec.Struct, frozen=True, eq=False):
@@ -177,6 +188,8 @@ class Scorer:
         charges = choice.charges
         pairs = zip(books.gpus.items(), self.gpus(books).free, strict=True)
         left = tuple([rest(book, charges[uuid]) if uuid in charges else free for (uuid, book), free in pairs])
+        if books.on_demand:
+            left = _cut(left, choice, books)
         sets = [[share.index for share in shares] for shares in choice.shares.values() if len(shares) > 1]
         joined = all(books.topology.nvlinked(indexes) for indexes in sets)
         return Seated(left, joined, _emptiness(left, choice, books) - UNLINKED * (not joined) if spread else None)

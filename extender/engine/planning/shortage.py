@@ -136,4 +136,4 @@ def _free(node: NodeState, resource: str, ours: Resources) -> int:
     if resource == ours.whole:
         return sum(not book.sharers for book in able if inventory.single or not book.gpu.mig)
     profile = of_resource(resource)
-    return sum(book.gpu.mig == profile.name for book in able) if profile is not None else 0
+    return sum(book.gpu.mig == profile.name and not book.blocked for book in able) if profile is not None else 0

@@ -18,11 +18,12 @@ from extender.engine.state.ledger import Ledger
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.stock import GpuKind, kind
 from extender.engine.types.amounts import interned
+from protos.contract import mig
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook
 from protos.contract.instances import slices_of
-from protos.contract.inventory import IN_MIG_MODE, Gpu, Inventory
+from protos.contract.inventory import IN_MIG_MODE, Gpu, Instance, Inventory
 from protos.contract.mig import FIRST, SLICES
 from protos.contract.queue import CLASS, GPU, GPUS
 from protos.contract.selection import Selection, suits
@@ -128,8 +129,10 @@ class UsageCalculator:
             part = min(GPU, int(per_gpu * GPU + 1e-6))
         if ask.gpus == 1:
             slices = self._ledger.slices_per_gpu
-            satisfying = (gpu for gpu in large if gpu.mig and ask.slices <= slices_of(gpu, slices))
-            part = max(part, max(map(_unit, satisfying), default=0))
+            satisfying = [gpu for gpu in large if gpu.mig and ask.slices <= slices_of(gpu, slices)]
+            made = [_unit(gpu) for gpu in satisfying if isinstance(gpu, Instance)]
+            whole = [_unit(gpu) for gpu in satisfying if not isinstance(gpu, Instance)]
+            part = max(part, max(whole, default=0), min(made, default=0))
         return ask.gpus * (part if part or mems else GPU)
 
 
@@ -176,12 +179,17 @@ def units(books: NodeBooks) -> int:
     """All GPUs of a node. A GPU in MIG mode counts as well: `Supply` withholds what is not held of it."""
     if not books.profiles:
         return len(books.gpus) * GPU
-    return sum(_unit(book.gpu) for book in books.gpus.values())
+    return sum(_capacity(book.gpu) for book in books.gpus.values())
 
 
 def usable(books: NodeBooks) -> int:
     """Those of an empty node that new pods may get."""
-    return sum(_unit(book.gpu) for book in books.gpus.values() if book.offered)
+    return sum(_capacity(book.gpu) for book in books.gpus.values() if book.offered or book.divisible)
+
+
+def _capacity(gpu: Gpu) -> int:
+    """The same without instances that can be made on demand: the GPU that they are made of has the capacity."""
+    return 0 if isinstance(gpu, Instance) else _unit(gpu)
 
 
 def _unit(gpu: Gpu) -> int:
@@ -201,7 +209,7 @@ def _of_gpu(uuid: str, demand: Demand, book: GpuBook | None, per_gpu: int) -> in
         return part_of(demand, book)
     if book is not None:
         return _unit(book.gpu)
-    of_instance = GPU * demand.slices // per_gpu if uuid.startswith("MIG-") else GPU
+    of_instance = GPU * demand.slices // per_gpu if uuid.startswith("MIG-") or mig.place(uuid) else GPU
     return of_instance if 0 < of_instance < GPU else GPU
 
 
@@ -218,12 +226,14 @@ def _withheld(books: NodeBooks, closed: bool) -> Counter[GpuKind]:
     closed = closed or books.inventory.state != "ready"
     amounts: Counter[GpuKind] = Counter()
     for book in books.gpus.values():
-        if closed or not book.offered:
-            amounts[kind(book.gpu)] += _unit(book.gpu) - _held(book)
+        if closed or not (book.offered or book.divisible):
+            amounts[kind(book.gpu)] += _capacity(book.gpu) - _held(book)
     return +amounts
 
 
 def _held(book: GpuBook) -> int:
     """The held part of a GPU: the larger of its parts of memory and of slices."""
-    unit = _unit(book.gpu)
+    unit = _capacity(book.gpu)
+    if book.cut:
+        return min(unit, GPU * book.cut // SLICES)
     return unit if book.wholes else min(unit, part_of(Demand(book.mem_used, book.slices_used, False), book))

@@ -20,13 +20,13 @@ from extender.engine.types import refusals
 from extender.engine.types.amounts import in_words
 from protos.contract import ask_words
 from protos.contract.ask import ContainerAsk, PodAsk, demanding
-from protos.contract.books import ONE_GPU, lack
 from protos.contract.inventory import IN_MIG_MODE
 from protos.contract.names import GPU_COUNT, Resources
 from protos.contract.quantity import amount_of_memory
 from protos.contract.reason import Reason
 from protos.contract.remembered import Remembered
 from protos.contract.selection import suits
+from protos.contract.served import ONE_GPU, lack
 
 REMEMBERED, WEIGHT = 4096, 2**20
 """Cached answers, and the characters of the globs in their requests."""

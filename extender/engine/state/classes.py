@@ -77,6 +77,11 @@ class Classes:
         """The pending pods that name this class."""
         return list(self._pods.get(name, {}).values())
 
+    def of(self, uid: str) -> list[Pod]:
+        """This pod, if it is pending and names a class."""
+        found = self._pods.get(self._named.get(uid, ""), {}).get(uid)
+        return [] if found is None else [found]
+
     def missing(self) -> list[str]:
         """The classes that pending pods name and that do not exist."""
         return sorted(self._pods.keys() - self.known.keys())

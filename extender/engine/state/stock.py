@@ -6,7 +6,7 @@ Updates cost only the nodes that changed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from functools import lru_cache
 from itertools import islice
 
@@ -14,9 +14,10 @@ import msgspec
 
 from extender.engine.state.likeness import COMPARED, meant
 from extender.engine.types.amounts import add
-from protos.contract import links
+from protos.contract import links, mig
 from protos.contract.books import NodeBooks
-from protos.contract.inventory import HEALTHY, IN_MIG_MODE, Gpu, Inventory, Link
+from protos.contract.inventory import HEALTHY, IN_MIG_MODE, Gpu, Instance, Inventory, Link
+from protos.contract.on_demand import OnDemand, at_once
 from protos.contract.selection import WILD, Selection, matches, suits
 
 REMEMBERED = 1024
@@ -36,6 +37,8 @@ def kind(gpu: Gpu) -> GpuKind:
     """The kind of a GPU, or of a MIG instance. A GPU in MIG mode is of a kind of its own."""
     health = IN_MIG_MODE if gpu.health == IN_MIG_MODE else HEALTHY
     like = {field: getattr(gpu, field) for field in ("mem", "model", "mem_mib", "clock_mhz", "cc", "mig")}
+    if isinstance(gpu, Instance):
+        return Instance(index=0, uuid="-", **like)
     return Gpu(index=0, uuid="-", health=health, **like)
 
 
@@ -43,7 +46,7 @@ class Machine(msgspec.Struct, frozen=True, cache_hash=True):
     """The GPUs of a node, without those in MIG mode; nodes that are built alike share one object."""
 
     gpus: tuple[tuple[int, int, GpuKind], ...]
-    """Index, NUMA node, kind."""
+    """Index, NUMA node, kind. Of instances on demand there are as many as each profile can have at the same time."""
     links: tuple[Link, ...]
 
     def joins(self, wanted: Selection, count: int) -> bool:
@@ -52,6 +55,14 @@ class Machine(msgspec.Struct, frozen=True, cache_hash=True):
         topology = links.topology(self.links, tuple((index, numa) for index, numa, _ in self.gpus))
         best = topology.best(able, count, (), wanted.link, wanted.numa_local)
         return best is not None or count <= len(able) > links.EXACT
+
+    def made(self, accepted: Collection[GpuKind], worth: Callable[[GpuKind], int]) -> int:
+        """The most that accepted instances on demand are worth, if each GPU has those of one profile."""
+        of: dict[int | None, Counter[GpuKind]] = {}
+        for index, _, built in self.gpus:
+            if isinstance(built, Instance) and built in accepted:
+                of.setdefault(mig.gpu_of(index), Counter())[built] += worth(built)
+        return sum(max(each.values()) for each in of.values())
 
 
 _machine = lru_cache(maxsize=4096)(Machine)
@@ -86,6 +97,8 @@ class Stock:
         before = self._nodes.pop(node, None)
         if found is not None:
             gpus = [gpu for gpu in found.gpus if gpu.health != IN_MIG_MODE]
+            if found.layouts:
+                gpus += at_once(OnDemand(found).instances)
             machine = _machine(tuple((gpu.index, gpu.numa, kind(gpu)) for gpu in gpus), found.links)
             self._nodes[node] = machine, tuple(gpu.uuid.lower() for gpu in gpus)
         now = self._nodes.get(node)
@@ -146,12 +159,24 @@ class Stock:
             accepted = {found for found in self.gpus if suits(wanted, found)}
             self._matching[wanted] = accepted, self._having(accepted)
         kinds, nodes = self._matching[wanted]
-        return sum(self.gpus[found] for found in kinds), sum(self.free[found] for found in kinds), nodes
+        made = self._made(kinds, lambda _: 1)
+        every = sum(self.gpus[found] for found in kinds if not isinstance(found, Instance))
+        free = sum(self.free[found] for found in kinds if not isinstance(found, Instance))
+        cut = sum(self.free[found] for found in kinds if isinstance(found, Instance)) if made else 0
+        return every + made, free + min(made, cut), nodes
 
     def amount(self, wanted: Selection) -> int:
         """The accepted GPUs (UUIDs ignored) in compute slices of MIG, of which a GPU has seven."""
         self.matching(wanted)
-        return sum(self.gpus[found] * found.slices for found in self._matching[wanted][0])
+        kinds = self._matching[wanted][0]
+        existing = sum(self.gpus[found] * found.slices for found in kinds if not isinstance(found, Instance))
+        return existing + self._made(kinds, lambda found: found.slices)
+
+    def _made(self, kinds: Set[GpuKind], worth: Callable[[GpuKind], int]) -> int:
+        """What instances on demand of these kinds are worth, those of one GPU and of several profiles only once."""
+        if not any(isinstance(found, Instance) for found in kinds):
+            return 0
+        return sum(n * machine.made(kinds, worth) for machine, n in self._machines.items())
 
     def models_of(self, wanted: Selection) -> Sequence[str]:
         """The models of the accepted GPUs (UUIDs ignored), by name."""
