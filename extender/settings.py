@@ -132,6 +132,14 @@ class Settings(engine.Settings, frozen=True, kw_only=True):
     scheduler_healthz: Annotated[
         str, Flag("URL of kube-scheduler's health check. /livez fails when it fails.", metavar="URL")
     ] = ""
+    traces_endpoint: Annotated[
+        str,
+        Flag(
+            "Where traces of pods go by OTLP over HTTP, like http://collector:4318/v1/traces. Empty disables.",
+            metavar="URL",
+        ),
+    ] = ""
+    traces_sample: Annotated[float, Flag("Part of all pods whose traces are sent, 0 to 1.")] = 1.0
     log_format: Annotated[Format, Flag("Format of the log. auto: console on a terminal, or else json.")] = "auto"
     log_level: Annotated[
         Level, Flag("Lowest level that is logged. debug shows each filter request and each successful bind.")
@@ -148,6 +156,10 @@ class Settings(engine.Settings, frozen=True, kw_only=True):
             raise SettingsError(
                 f"--scheduler-healthz is {self.scheduler_healthz!r}: expected a URL, http:// or https://"
             )
+        if self.traces_endpoint and not self.traces_endpoint.startswith(("http://", "https://")):
+            raise SettingsError(f"--traces-endpoint is {self.traces_endpoint!r}: expected a URL, http:// or https://")
+        if not 0 <= self.traces_sample <= 1:
+            raise SettingsError(f"--traces-sample is {self.traces_sample}: expected a number from 0 to 1")
         for together in (("secure_cert", "secure_key"), ("verbs_cert", "verbs_key", "verbs_client_ca")):
             values = {name: getattr(self, name) for name in together}
             if any(values.values()) and not all(values.values()):

@@ -171,7 +171,8 @@ def demo(
     pods: Annotated[int, typer.Option(metavar="N", help="Number of the trace's pods that arrive.")] = 300,
     speed: Annotated[float, typer.Option(help="Factor by which pods arrive faster than in the trace.")] = 1.0,
     serve: Annotated[bool, typer.Option("--serve", help="Keep the cluster up until Ctrl-C.")] = False,
-    ui: Annotated[bool, typer.Option("--ui", help="With --serve: show the cluster in the browser, too.")] = False,
+    ui: Annotated[bool, typer.Option("--ui", help="With --serve or --empty: show the cluster in the browser.")] = False,
+    empty: Annotated[bool, typer.Option("--empty", help="Only the cluster, without pods, until Ctrl-C.")] = False,
 ) -> None:
     """Replay a real GPU trace and a gang on an embedded cluster, and check the GPUs of each container."""
     from extender.cli.errors import with_demo
@@ -180,7 +181,7 @@ def demo(
     with with_demo("gangshare demo needs the embedded cluster"):
         from extender.cli.demo import run
     logs.configure("console", "error")
-    if not run.run(pods, speed, serve, ui):
+    if not run.run(pods, speed, serve, ui, empty):
         raise typer.Exit(1)
 
 

@@ -25,6 +25,8 @@ def gpus(nodes: Sequence[Node], pods: bool) -> RenderableType:
             count = () if pods else (str(len(gpu.pods) + gpu.other_pods),)
             table.add_row(label, *_gpu_row(node, gpu, _model(gpu, alike, model)), *count)
             label, model = "", gpu.model
+            if gpu.makes:
+                table.add_row("", "", f"{BRANCH}can make {gpu.makes}")
             for pod in gpu.pods if pods else ():
                 slices = "whole" if pod.whole else str(pod.slices)
                 table.add_row("", "", _pod_label(pod), "", "", f"{pod.mem} {console.unit(node.unit_mib)}", slices)

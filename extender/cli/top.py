@@ -55,14 +55,20 @@ def summary(books: Inspection) -> str:
             setattr(total, field, getattr(total, field) + getattr(row, field))
     whole = sum(gpu.whole for _, gpu in every)
     shared = sum(not gpu.whole and bool(gpu.pods or gpu.mem_used) for _, gpu in every)
-    not_offered = f"{len(every) - total.free - whole - shared} not offered"
-    if total.instances:
+    made_of = sum(gpu.on_demand for _, gpu in every)
+    not_offered = f"{len(every) - total.free - whole - shared - made_of} not offered"
+    if made_of:
+        not_offered += f", {made_of} of which MIG instances are made"
+    if total.instances and not made_of:
         not_offered += f"; {total.instances_free} of {total.instances} MIG instances free"
-    percent = f" ({100 * total.mem_free // total.mem} %)" if total.mem else ""
+    memory = ""
+    if total.mem:
+        percent = 100 * total.mem_free // total.mem
+        memory = f"memory: {_gib(total.mem_free)} of {_gib(total.mem)} GiB free ({percent} %)"
     lines = [
         f"{console.count(len(books.nodes), 'node')}, {console.count(len(every), 'GPU')}: {total.free} wholly free,"
         f" {whole} in use as a whole, {shared} shared, {not_offered}",
-        f"memory: {_gib(total.mem_free)} of {_gib(total.mem)} GiB free{percent}",
+        *([memory] if memory else []),
         f"{console.count(sum(pod.state == 'bound' for pod in books.pods), 'pod')} bound with GPUs; {_waiters(books)}",
     ]
     problems = {name: count for name, count in msgspec.structs.asdict(books.problems).items() if count}

@@ -22,6 +22,12 @@ def ui(
             metavar="URL",
         ),
     ] = "",
+    behind_proxy: Annotated[
+        str,
+        typer.Option(
+            help="Serve at this address to a login proxy that passes each user's bearer token.", metavar="ADDRESS"
+        ),
+    ] = "",
 ) -> None:
     """Show GPUs, queues and pending workloads in the browser, until Ctrl-C. Nothing is changed."""
     import asyncio
@@ -31,5 +37,8 @@ def ui(
     with with_process("ui"):
         from extender.cli import ui_server
 
+    if behind_proxy:
+        asyncio.run(ui_server.serve_behind_proxy(behind_proxy, kubeconfig, context))
+        return
     place = ui_server.Place(port, kubeconfig, context, server)
     asyncio.run(ui_server.serve(place, browser=not no_browser))

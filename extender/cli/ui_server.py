@@ -15,10 +15,13 @@ import uvicorn
 
 from extender.cli import as_user
 from extender.cli.errors import CommandError
+from extender.settings import address
 from extender.ui.app import App
 from extender.ui.board import Board
-from extender.ui.guard import Local
+from extender.ui.guard import Local, Proxied
 from extender.ui.sources import Aggregated, Source, Status
+from extender.ui.viewers import Viewer, Viewers
+from protos.contract.shared_settings import SettingsError
 from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
 
@@ -48,11 +51,27 @@ async def serve(place: Place, *, browser: bool) -> None:
         await _serve(place, Status(client), browser=browser)
 
 
+async def serve_behind_proxy(text: str, kubeconfig: str, context: str) -> None:
+    """Serve the page at an address to those whom a login proxy lets in, with the token of each; raises CommandError."""
+    try:
+        listen = address(text)
+    except SettingsError as error:
+        raise CommandError(f"--behind-proxy: {error}") from error
+    async with as_user.client(kubeconfig, context, "the page") as client:
+        client.with_token("")  # raises before anybody asks
+        viewers = Viewers(lambda token: Aggregated(client.with_token(token)))
+        app = App(Proxied(), viewers, context or "this cluster", metadata.version("gangshare"))
+        with listening(listen.port, listen.host, "--behind-proxy") as listener:
+            typer.echo(f"The page is served at {listen} until Ctrl-C, to requests with a bearer token.")
+            await uvicorn.Server(_config(app)).serve(sockets=[listener])
+
+
 async def _serve(place: Place, source: Source, *, browser: bool) -> None:
-    with _listener(place.port) as listener:
+    with listening(place.port) as listener:
         door = Local(secrets.token_urlsafe(32), listener.getsockname()[1])
         named = place.context or place.server or "the current context"
-        app = App(door, source, Board(source), named, metadata.version("gangshare"))
+        viewer = Viewer(source, Board(source))
+        app = App(door, lambda _: viewer, named, metadata.version("gangshare"))
         url = f"http://{HOST}:{door.port}/?token={door.token}"
         typer.echo(f"The page is at {url} until Ctrl-C. Whoever has this URL sees what you may see.")
         if browser and _has_screen():
@@ -65,11 +84,12 @@ def _has_screen() -> bool:
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-def _listener(port: int) -> socket.socket:
+def listening(port: int, host: str = HOST, option: str = "--port") -> socket.socket:
+    """A socket at this port, 0: a free one; raises CommandError, which names the option."""
     try:
-        return socket.create_server((HOST, port))
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise CommandError(f"--port is {port}: {error.strerror or error}, expected a free port") from error
+        raise CommandError(f"{option} is {port}: {error.strerror or error}, expected a free port") from error
 
 
 def _config(app: App) -> uvicorn.Config:

@@ -39,12 +39,16 @@ class Certificate(msgspec.Struct, frozen=True):
         return matches and lasts and list(named) == _named(hosts)
 
     def use(self, context: ssl.SSLContext) -> None:
-        """Make a server use it from now on, through memory: containers have no writable file system."""
+        """Make a server use it from now on, through memory: containers have no writable file system.
+
+        Raises ssl.SSLError, and changes nothing, unless certificate and key belong together.
+        """
         memory = os.memfd_create("certificate")
         with os.fdopen(memory, "wb") as file:
             file.write(self.certificate + b"\n" + self.key)
             file.flush()
-            context.load_cert_chain(f"/proc/self/fd/{memory}")
+            for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):  # one that fails keeps half of the pair
+                each.load_cert_chain(f"/proc/self/fd/{memory}")
 
 
 def make(hosts: tuple[str, ...], now: dt.datetime) -> Certificate:

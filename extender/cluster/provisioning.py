@@ -52,8 +52,8 @@ class Requests:
             log.warning("undecodable", path=provisioning.PLURAL, error=str(error))
             return None
 
-    async def ask(self, ask: Ask) -> None:
-        """Create the request and its templates; raises the errors of a request.
+    async def ask(self, ask: Ask) -> bool:
+        """Create the request and its templates; returns whether there was none. Raises the errors of a request.
 
         The request comes last. Templates without one are made again by the next try, or go with their owner.
         """
@@ -63,7 +63,8 @@ class Requests:
             made = provisioning.template(request, number, owner, given)
             await self._create(paths.path("v1", "podtemplates", namespace=request.namespace), made)
         made = provisioning.body(request, owner, self._class, [count for _, count in ask.pod_sets])
-        await self._create(paths.path(provisioning.API_VERSION, provisioning.PLURAL, namespace=request.namespace), made)
+        path = paths.path(provisioning.API_VERSION, provisioning.PLURAL, namespace=request.namespace)
+        return await self._create(path, made)
 
     async def _owner(self, ask: Ask) -> OwnerReference:
         """The gang's PodGroup, or the first member if it has none."""
@@ -78,11 +79,14 @@ class Requests:
         pod, _ = ask.pod_sets[0]
         return OwnerReference("Pod", pod.name, pod.uid, api_version="v1")
 
-    async def _create(self, path: str, made: dict[str, Any]) -> None:
+    async def _create(self, path: str, made: dict[str, Any]) -> bool:
+        """Whether there was no such object."""
         try:
             await self._writer.post(path, made, params=BY_US)
         except errors.Conflict:
             log.info("exists_already", path=path, object=made["metadata"]["name"])
+            return False
+        return True
 
     async def withdraw(self, request: Request) -> None:
         """Delete a request and its templates; raises the errors of a request."""

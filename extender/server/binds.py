@@ -88,6 +88,7 @@ class Binds:
         self.arrived.set()
         if isinstance(answer, PostBinding | Held):
             bind = self._start(ref, node)
+            core.observer.bind_asked(ref, node)
             if isinstance(answer, PostBinding):
                 bind.decision.set_result(answer)
             else:
@@ -115,8 +116,10 @@ class Binds:
                     case PostBinding() as place:
                         return await self._carry(place, bind.released)
                     case Reason(code, sentence):
+                        self._core.observer.bind_ended(ref, code)
                         return self._log(ref, bind.node, code, sentence)
                     case None:
+                        self._core.observer.bind_ended(ref, "Left")
                         return self._log(ref, bind.node, "Left", LEFT)
             return BROKEN  # the books hold its place until its outcome is known
         finally:
@@ -167,6 +170,7 @@ class Binds:
             loop.call_later(CALM_S, self._core.calm.set)
 
     async def _carry(self, place: PostBinding, released: _Released | None) -> str:
+        self._core.observer.released(place.pod)
         try:
             outcome = await self._binder.bind(place)
         finally:
@@ -175,6 +179,7 @@ class Binds:
                 if not released.undecided:
                     released.calm.set()
                     self._core.calm.set()
+        self._core.observer.bind_ended(place.pod, outcome.kind.capitalize())
         self._core.tell(BindDone(place.pod.uid, outcome.kind))
         if released is not None:
             with contextlib.suppress(TimeoutError):

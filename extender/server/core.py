@@ -9,8 +9,9 @@ import structlog
 from extender.cluster.pending import Write
 from extender.engine.cycle.engine import Engine
 from extender.engine.types.effects import Deny, Effect, Fault, Open, PhaseLeft
-from extender.engine.types.events import Event, Tick
+from extender.engine.types.events import Event, PodGone, PodSeen, Tick
 from extender.metrics import Metrics
+from extender.server.observer import Observer
 from protos.logs import trace
 
 Release = Open | Deny
@@ -35,6 +36,8 @@ class Core:
         self.engine, self.metrics, self.clock, self._write = engine, metrics, clock, write
         self.release: Callable[[Release], None] = lambda _: None
         """Set by `Binds`, which has the held binds."""
+        self.observer = Observer()
+        """Is told what happens to pods."""
         self.stirred = asyncio.Event()
         """Set whenever there may be something new to plan."""
         self.calm = asyncio.Event()
@@ -53,6 +56,11 @@ class Core:
     def _tell(self, event: Event) -> None:
         with self.metrics.faults.over("step"):
             self._act(self.engine.step(event, self.clock()))
+            match event:
+                case PodSeen(pod):
+                    self.observer.seen(pod.metadata.uid)
+                case PodGone(uid):
+                    self.observer.gone(uid)
 
     def flush(self) -> None:
         """Carry out the effects of an answer to kube-scheduler."""

@@ -20,6 +20,7 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.types.subject import SubjectKind
 from extender.metrics import Spec
 from extender.server.desk import SLICE, Pieces, current
+from extender.server.inspect import exists
 from gangfilter.table import Phase
 from protos.contract import mig
 from protos.contract.gpu_book import GpuBook
@@ -85,7 +86,8 @@ def _pieces(engine: Engine, tenants: bool) -> Iterator[str]:
             yield "".join(_gpus(node, spec, value))
     yield _head(metrics.INSTANCE)
     for node in current(engine.nodes):
-        instances = [book.gpu for book in node.books.gpus.values() if book.gpu.mig] if node.books else []
+        books = node.books.gpus.values() if node.books else ()
+        instances = (book.gpu for book in books if book.gpu.mig and exists(book))
         of_each = ((node.name, gpu.uuid, mig.shown(gpu.index), gpu.profile) for gpu in instances)
         yield "".join(_line(metrics.INSTANCE, labels, 1) for labels in of_each)
     yield _head(metrics.ISOLATION)
@@ -124,7 +126,7 @@ def _gpus(node: NodeState, spec: Spec, value: Callable[[GpuBook, int], float]) -
         return
     unit = node.books.inventory.unit_mib * MIB
     for uuid, book in node.books.gpus.items():
-        if book.gpu.health == IN_MIG_MODE and spec is not metrics.OFFERED:
+        if (book.gpu.health == IN_MIG_MODE and spec is not metrics.OFFERED) or not exists(book):
             continue
         labels = (node.name, uuid, mig.shown(book.gpu.index))
         yield _line(spec, (*labels, book.gpu.model) if spec is metrics.OFFERED else labels, value(book, unit))

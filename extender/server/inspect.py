@@ -4,7 +4,7 @@ It is made in small pieces, so that kube-scheduler's questions are answered in b
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -22,8 +22,10 @@ from extender.engine.types.subject import Subject
 from extender.server.desk import Pieces, current, joined
 from extender.wire.answers import Earliest, Gang, Gpu, Holder, Node, PlacedPod, Problems, Ref, Reservation, WaitingPod
 from gangfilter.members import PRESENT, Stage
+from protos.contract import mig
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook
+from protos.contract.inventory import Instance
 
 UNKNOWN = "unknown"
 """The state of a node without an inventory of ours."""
@@ -75,7 +77,7 @@ def node_fields(engine: Engine, state: NodeState) -> dict[str, Any]:
         "slices_per_gpu": inventory.slices_per_gpu if inventory else engine.settings.slices_per_gpu,
         "problem": state.problem or (str(state.told[0]) if state.told else None),
         "unschedulable": state.unschedulable,
-        "gpus": tuple(_gpu(book, holders.get(uuid, [])) for uuid, book in books.gpus.items()) if books else (),
+        "gpus": tuple(_gpus(books, holders)) if books else (),
         "unplaced": tuple(Ref(**_ref(engine, uid)) for uid in books.unplaced()) if books else (),
         "isolation": str(isolation) if isolation else "",
         "isolation_why": isolation.why if isolation else "",
@@ -92,7 +94,24 @@ def pods_by_gpu(engine: Engine, books: NodeBooks) -> dict[str, list[Holder]]:
     return holders
 
 
-def _gpu(book: GpuBook, holders: Iterable[Holder]) -> Gpu:
+def _gpus(books: NodeBooks, holders: Mapping[str, Iterable[Holder]]) -> Iterator[Gpu]:
+    """The GPUs and MIG instances that exist; of those that are made on demand the ones that pods have."""
+    makes: dict[str, Counter[str]] = {}
+    for instance in books.on_demand.possible(books.gpus) if books.on_demand else ():
+        place = mig.place(instance.uuid)
+        if place is not None:
+            makes.setdefault(place.gpu, Counter())[place.profile] += 1
+    for uuid, book in books.gpus.items():
+        if exists(book):
+            yield _gpu(book, holders.get(uuid, ()), makes.get(uuid, {}))
+
+
+def exists(book: GpuBook) -> bool:
+    """Whether it is more than a MIG instance that could be made."""
+    return not isinstance(book.gpu, Instance) or bool(book.wholes)
+
+
+def _gpu(book: GpuBook, holders: Iterable[Holder], makes: Mapping[str, int]) -> Gpu:
     return Gpu(
         index=book.gpu.index,
         uuid=book.gpu.uuid,
@@ -105,6 +124,8 @@ def _gpu(book: GpuBook, holders: Iterable[Holder]) -> Gpu:
         slices_used=book.slices_used,
         slices=book.slices_per_gpu if book.gpu.mig else 0,
         whole=bool(book.wholes),
+        on_demand=book.divisible,
+        makes=", ".join(f"{profile} ×{count}" for profile, count in sorted(makes.items())),
         pods=tuple(holders),
     )
 

@@ -46,7 +46,8 @@ def gpu(engine: Engine, uuid: str) -> Pieces:
     """One GPU by UUID; raises Refusal."""
 
     def has(state: NodeState) -> bool:
-        return state.seen and state.books is not None and uuid in state.books.gpus
+        book = state.books.gpus.get(uuid) if state.seen and state.books is not None else None
+        return book is not None and inspect.exists(book)
 
     found = yield from wanted(current(engine.nodes), has)
     if not found:

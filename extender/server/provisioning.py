@@ -15,7 +15,6 @@ from extender.engine.types.effects import PodRef, Report
 from extender.server.core import Core
 from protos.contract import provisioning
 from protos.contract.provisioning import Request
-from protos.contract.reason import Reason
 from protos.kube import errors
 from protos.kube.reflect import ABSENT
 
@@ -23,8 +22,6 @@ LOOK_S = 5.0
 """Seconds between two looks."""
 ABSENT_S = 60.0
 """The same while the API server lacks the kind, or does not let us read it."""
-CODE = "Provisioning"
-"""The code of Events about requests."""
 
 log = structlog.get_logger(__name__)
 
@@ -98,9 +95,9 @@ class ProvisioningDesk:
         log.info("provisioning_over", request=f"{request.namespace}/{request.name}", state=request.state)
 
     async def _ask(self, ask: Ask) -> None:
-        await self._requests.ask(ask)
-        pods = sum(count for _, count in ask.pod_sets)
-        log.info("provisioning_asked", request=f"{ask.request.namespace}/{ask.request.name}", pods=pods)
+        if await self._requests.ask(ask):
+            pods = sum(count for _, count in ask.pod_sets)
+            log.info("provisioning_asked", request=f"{ask.request.namespace}/{ask.request.name}", pods=pods)
         if ask.before is not None:
             await self._requests.withdraw(ask.before)
 
@@ -110,16 +107,10 @@ class ProvisioningDesk:
 
     def _report(self, found: list[Request], orders: Orders) -> None:
         """One Event on a member for each new state of a request."""
-        members: dict[str, PodRef] = {}
-        for request, pod in orders.consumers:
-            members.setdefault(request.uid, pod)
-        for ask in orders.asks:
-            if ask.before is not None:
-                members[ask.before.uid] = ask.pod_sets[0][0]
         for request in found:
-            if request.uid in members and self._said.get(request.uid) != request.state:
+            if request.uid in orders.about and self._said.get(request.uid) != request.state:
                 warning = request.state in provisioning.OVER
-                self._submit([Report(members[request.uid], Reason(CODE, said(request)), warning)])
+                self._submit([Report(orders.about[request.uid], said(request), warning)])
                 self._said[request.uid] = request.state
         known = {request.uid for request in found}
         self._said = {uid: state for uid, state in self._said.items() if uid in known}

@@ -35,6 +35,7 @@ from extender.server.gate import Gate
 from extender.server.pages import Pages
 from extender.server.ports import Ports
 from extender.server.provisioning import ProvisioningDesk
+from extender.server.traces import observer
 from extender.server.verbs import VerbQuestions, Verbs
 from extender.server.visibility.api import Api, Standing
 from extender.settings import Settings
@@ -100,6 +101,7 @@ class Extender:
         self._actor = Actor(self._writer, self._permission, recorder, lambda kind: errors.update([kind]), faults)
         self._garbage = Garbage(self.metrics.steps)
         self.core = Core(self.engine, self.metrics, self._actor.submit)
+        self.core.observer = observer(self.engine, settings)
         self._actor.refused = lambda uid, why: self.core.tell(EvictionRefused(uid, why))
         self.watches = Watches(
             self._reader,
@@ -161,6 +163,7 @@ class Extender:
             for task in lasting:
                 task.cancel()
             binds.abandon()
+            await asyncio.to_thread(self.core.observer.close)
         log.info("stopped")
 
     def _verbs(self, binds: Binds) -> tuple[VerbQuestions, Pages]:

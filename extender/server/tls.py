@@ -14,7 +14,7 @@ from extender.cluster.certificate import Certificate
 from protos.contract import names
 from protos.contract.shared_settings import SettingsError
 
-LOOK_S = 60.0
+LOOK_S = 10.0
 """Seconds between checks of the files, or of the age of the certificate made here."""
 
 log = structlog.get_logger(__name__)

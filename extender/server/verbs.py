@@ -89,6 +89,7 @@ class Verbs:
         self._core.flush()
         code = verdict.reason.code if verdict.reason else "Offered"
         self._core.metrics.decisions["filter", code] += 1
+        self._core.observer.answered(asked.pod.metadata.uid, verdict.reason)
         log.debug("filter", pod=_name(asked.pod), code=code, nodes=len(verdict.nodes))
         return verdict
 

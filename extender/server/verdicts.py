@@ -151,15 +151,18 @@ def of_node(node: Node, state: NodeState) -> Verdict:
     if state.unschedulable:
         return _refuses("takes no new pods: it is cordoned", f"kubectl uncordon {node.name}")
     offered = [gpu for gpu in node.gpus if gpu.health == "ok" and not gpu.cordoned]
-    if not offered:
+    makes = any(gpu.makes for gpu in node.gpus)
+    if not (offered or makes):
         return _refuses("takes no new pods with GPUs: no GPU is healthy and not cordoned", "look at the column HEALTH")
-    if all(_is_full(gpu, node.slices_per_gpu) for gpu in offered):
+    if not makes and all(_is_full(gpu, node.slices_per_gpu) for gpu in offered):
         return Verdict(state="full", headline="takes no new pods with GPUs: all GPUs are in use", advice=NOTHING)
     idle = sum(not (gpu.pods or gpu.profile) for gpu in offered)
     instances = [gpu for gpu in node.gpus if gpu.profile]
     free = f"{idle} of {len(node.gpus) - len(instances)} GPUs wholly free"
     if instances:
         free += f", {sum(not gpu.pods and gpu in offered for gpu in instances)} of {len(instances)} MIG instances free"
+    if makes:
+        free += ", MIG instances can be made"
     return Verdict(state="open", headline=f"takes new pods: {free}", advice=NOTHING)
 
 
@@ -169,6 +172,10 @@ def _is_full(gpu: Gpu, slices_per_gpu: int) -> bool:
 
 def of_gpu(gpu: Gpu, on: Verdict, node: str) -> Verdict:
     """The verdict on a GPU of a node: whether new pods may get it."""
+    if gpu.makes and on.state != "closed":
+        return Verdict(state="open", headline=f"MIG instances are made of it: now {gpu.makes}", advice=NOTHING)
+    if gpu.on_demand and on.state != "closed":
+        return Verdict(state="full", headline="is in use: no MIG instance can be made of it now", advice=NOTHING)
     if gpu.health != "ok":
         return _refuses(f"takes no new pods: it is {gpu.health}", "docs/operations.md explains the health of GPUs")
     if gpu.cordoned:

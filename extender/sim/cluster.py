@@ -26,7 +26,7 @@ from extender.sim.podspec import Object
 from extender.sim.process import Process, free_port
 from extender.sim.scheduler import config
 from extender.sim.scheduler.loop import Scheduler
-from extender.sim.spec import ClusterSpec, ExtenderPlace, PluginPlace
+from extender.sim.spec import ClusterSpec, ExtenderPlace, PluginPlace, gangshare_partitioner
 
 _log = structlog.get_logger()
 _POLL_SECONDS = 0.02
@@ -87,7 +87,7 @@ class EmbeddedCluster(Kubectl):
         for task in tasks:
             task.cancel()
         nodes = self._nodes.values()
-        processes = [self.extender, *(n.plugin for n in nodes)]
+        processes = [self.extender, *(n.plugin for n in nodes), *(n.partitioner for n in nodes)]
         await asyncio.gather(*(p.stop() for p in processes if p))
         await asyncio.gather(*(n.stop_kubelet() for n in nodes))
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -99,7 +99,12 @@ class EmbeddedCluster(Kubectl):
     async def _start_plugin(self, node: SimNode) -> None:
         if not node.spec.profile:
             return
-        place = PluginPlace(node.spec.name, node.profile, node.kubelet_dir, node.pod_resources, self.kubeconfig)
+        sockets = node.kubelet_dir, node.pod_resources
+        place = PluginPlace(node.spec.name, node.profile, *sockets, self.kubeconfig, node.partitioner_dir)
+        if served := place.partitioner_socket:
+            node.partitioner = Process(f"partitioner-{node.spec.name}", gangshare_partitioner(place), self.folder)
+            await node.partitioner.start()
+            await self.wait(served.exists, _READY_SECONDS, "the partitioner serves")
         node.plugin = Process(f"plugin-{node.spec.name}", self.spec.plugin_command(place), self.folder)
         await node.plugin.start()
 

@@ -18,7 +18,7 @@ from protos.contract import names
 
 
 class SimNode:
-    """A node with its kubelet in this process. The cluster sets ``plugin`` when it starts one."""
+    """A node with its kubelet in this process. The cluster sets the processes when it starts them."""
 
     def __init__(self, api: Api, spec: NodeSpec, folder: Path, settings: Settings) -> None:
         folder.mkdir()
@@ -29,6 +29,7 @@ class SimNode:
         if spec.profile:
             self.profile.write_text(fake.find(spec.profile).read_text())
         self.plugin: Process | None = None
+        self.partitioner: Process | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -38,6 +39,12 @@ class SimNode:
     @property
     def pod_resources(self) -> Path:
         return pod_resources_folder(self._folder) / names.KUBELET_SOCKET
+
+    @property
+    def partitioner_dir(self) -> Path | None:
+        """The folder of the partitioner; None if the profile has no GPU of which MIG instances are made on demand."""
+        gpus = fake.parse(self.profile.read_bytes()).gpus if self.spec.profile else ()
+        return self._folder / "partitioner" if any(gpu.dynamic for gpu in gpus) else None
 
     def start_kubelet(self) -> None:
         kubelet = Kubelet(self._api, self.spec, self._folder, self.runtime, self._settings)
@@ -64,9 +71,10 @@ class SimNode:
         new.replace(self.profile)
 
     def check(self) -> None:
-        """Raise the error of a plugin or kubelet that has ended by itself."""
-        if self.plugin:
-            self.plugin.check()
+        """Raise the error of a part that has ended by itself."""
+        for process in (self.plugin, self.partitioner):
+            if process:
+                process.check()
         if self._task and self._task.done() and not self._task.cancelled():
             self._task.result()
 

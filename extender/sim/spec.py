@@ -36,6 +36,11 @@ class PluginPlace(msgspec.Struct, frozen=True):
     kubelet_dir: Path
     pod_resources: Path  # a socket
     kubeconfig: Path
+    partitioner: Path | None = None  # the folder of the partitioner, if MIG instances are made on demand
+
+    @property
+    def partitioner_socket(self) -> Path | None:
+        return self.partitioner / "asked.sock" if self.partitioner else None
 
 
 def gangshare_extender(place: ExtenderPlace) -> list[str]:
@@ -48,7 +53,17 @@ def gangshare_plugin(place: PluginPlace) -> list[str]:
     """The command of our device plugin."""
     node = ["--fake", str(place.profile), "--node-name", place.node, "--kubeconfig", str(place.kubeconfig)]
     sockets = ["--kubelet-dir", str(place.kubelet_dir), "--pod-resources", str(place.pod_resources)]
-    return [sys.executable, "-m", "deviceplugin", *node, *sockets]
+    cut = (
+        ["--mig-strategy", "mixed", "--partitioner-socket", str(place.partitioner_socket)] if place.partitioner else []
+    )
+    return [sys.executable, "-m", "deviceplugin", *node, *sockets, *cut]
+
+
+def gangshare_partitioner(place: PluginPlace) -> list[str]:
+    """The command of our partitioner."""
+    node = ["--fake", str(place.profile), "--node-name", place.node]
+    files = ["--state-dir", str(place.partitioner), "--socket", str(place.partitioner_socket)]
+    return [sys.executable, "-m", "deviceplugin.partitioner", *node, *files]
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):

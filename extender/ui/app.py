@@ -12,9 +12,10 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from extender.ui import guard
+from extender.ui import guard, question, views
 from extender.ui.board import Beat, Board, Gap, News
-from extender.ui.sources import Source, Trouble, trouble
+from extender.ui.sources import Trouble, trouble
+from extender.ui.viewers import Viewer
 from extender.wire import page
 from protos.kube.errors import ApiError
 
@@ -26,54 +27,61 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class App:
-    """The application for one viewer."""
+    """The application."""
 
-    def __init__(self, door: guard.Local, source: Source, board: Board, context: str, version: str) -> None:
-        self._door, self._source, self._board = door, source, board
+    def __init__(self, door: guard.Door, viewer: Callable[[str], Viewer], context: str, version: str) -> None:
+        """`viewer`: what somebody sees whom the door knows; raises Trouble."""
+        self._door, self._viewer = door, viewer
         self._about = context, version
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         try:
-            if not await self._let_in(scope, send):
-                await self._answer(scope, receive, send)
+            await self._let_in(scope, receive, send)
         except ApiError as error:
             await _fail(send, trouble(error))
+        except guard.RefusedError as error:
+            await _fail(send, Trouble(str(error), error.status))
         except Trouble as error:
             await _fail(send, error)
+        except msgspec.MsgspecError as error:
+            await _fail(send, Trouble(f"the cluster's answer cannot be read ({error}): are both of one version?"))
 
-    async def _let_in(self, scope: Message, send: Send) -> bool:
-        """Whether the request is answered by letting the browser in; raises Trouble for strangers."""
-        if not self._door.host_fits(scope["headers"]):
-            raise Trouble("the Host is not this page: open the URL that the command prints", HTTPStatus.FORBIDDEN)
+    async def _let_in(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer those whom the door knows; raises RefusedError for strangers."""
+        headers, path = scope["headers"], scope["path"]
+        cookie = self._door.cookie(headers, path, scope["query_string"])
         if scope["method"] != "GET":
             raise Trouble(f"{scope['method']} is not supported: expected GET", HTTPStatus.METHOD_NOT_ALLOWED)
-        if scope["path"] == "/" and self._door.opens(scope["query_string"]):
-            await _send(
-                send, HTTPStatus.SEE_OTHER, b"", JSON, (b"location", b"/"), (b"set-cookie", self._door.cookie())
-            )
-            return True
-        if not self._door.knows(scope["headers"]):
-            raise Trouble("open the URL that the command prints: it has the token", HTTPStatus.UNAUTHORIZED)
-        return False
-
-    async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
-        match scope["path"].strip("/").split("/"):
-            case ["api", "snapshot"]:
-                snapshot = await self._board.snapshot(*self._about)
-                await _send(send, HTTPStatus.OK, msgspec.json.encode(snapshot), JSON)
-            case ["api", "stream"]:
-                cursor = parse_qs(scope["query_string"].decode("latin-1")).get("cursor", [""])[0]
-                await self._stream(cursor, receive, send)
-            case ["api", "explain", namespace, name]:
-                await _send(send, HTTPStatus.OK, await self._source.explain(namespace, name), JSON)
+        if cookie:
+            await _send(send, HTTPStatus.SEE_OTHER, b"", JSON, (b"location", b"/"), (b"set-cookie", cookie))
+            return
+        key = self._door.viewer(headers)
+        match path.strip("/").split("/"):
+            case ["api", *what]:
+                await self._answer(self._viewer(key), what, scope["query_string"], receive, send)
             case _:
-                await _static(send, scope["path"])
+                await _static(send, path)
 
-    async def _stream(self, cursor: str, receive: Receive, send: Send) -> None:
+    async def _answer(self, viewer: Viewer, what: list[str], query: bytes, receive: Receive, send: Send) -> None:
+        match what:
+            case ["snapshot"]:
+                await _json(send, await viewer.board.snapshot(*self._about))
+            case ["stream"]:
+                cursor = parse_qs(query.decode("latin-1")).get("cursor", [""])[0]
+                await self._stream(viewer.board, cursor, receive, send)
+            case ["explain", namespace, name]:
+                await _json(send, views.explained(await viewer.source.explain(namespace, name)))
+            case ["whatif"]:
+                asked = question.read(query)
+                await _json(send, views.answered(await viewer.source.what_if(asked.namespace, asked.body)))
+            case _:
+                raise Trouble("no such page", HTTPStatus.NOT_FOUND)
+
+    async def _stream(self, board: Board, cursor: str, receive: Receive, send: Send) -> None:
         """Send news until the browser leaves."""
-        if self._board.full:
+        if board.full:
             raise Trouble("too many tabs show this page: close some", HTTPStatus.SERVICE_UNAVAILABLE)
-        sending = asyncio.create_task(self._news(cursor, send))
+        sending = asyncio.create_task(_news(board, cursor, send))
         leaving = asyncio.create_task(_left(receive))
         try:
             await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -82,12 +90,16 @@ class App:
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
 
-    async def _news(self, cursor: str, send: Send) -> None:
-        await send(_start(HTTPStatus.OK, EVENTS))
-        async with contextlib.aclosing(self._board.stream(cursor)) as every:
-            async for news in every:
-                await send({"type": "http.response.body", "body": event(news), "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+
+async def _news(board: Board, cursor: str, send: Send) -> None:
+    """Once the API server no longer takes the viewer's credentials, the stream ends: the browser may have new ones."""
+    await send(_start(HTTPStatus.OK, EVENTS))
+    async with contextlib.aclosing(board.stream(cursor)) as every:
+        async for news in every:
+            await send({"type": "http.response.body", "body": event(news), "more_body": True})
+            if isinstance(news, Trouble) and news.status == HTTPStatus.UNAUTHORIZED:
+                break
+    await send({"type": "http.response.body", "body": b""})
 
 
 def event(news: News) -> bytes:
@@ -117,6 +129,10 @@ async def _static(send: Send, path: str) -> None:
 
 async def _fail(send: Send, error: Trouble) -> None:
     await _send(send, error.status, msgspec.json.encode(page.Failure(str(error))), JSON)
+
+
+async def _json(send: Send, answer: object) -> None:
+    await _send(send, HTTPStatus.OK, msgspec.json.encode(answer), JSON)
 
 
 async def _send(send: Send, status: int, body: bytes, media_type: str, *more: tuple[bytes, bytes]) -> None:

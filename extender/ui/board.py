@@ -100,6 +100,11 @@ class Board:
     def full(self) -> bool:
         return self._streams >= MOST_STREAMS
 
+    @property
+    def watched(self) -> bool:
+        """Whether a tab is open."""
+        return self._streams > 0
+
     async def _news(self, cursor: str) -> AsyncGenerator[News, None]:
         told: Trouble | None = None
         while True:

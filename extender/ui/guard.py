@@ -5,8 +5,9 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Iterable
+from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from urllib.parse import parse_qs
 
 COOKIE = "gangshare"
@@ -32,6 +33,9 @@ ALWAYS = (
 )
 """Headers of every answer."""
 Headers = Iterable[tuple[bytes, bytes]]
+LONGEST_QUERY = 1000
+_BEARER = re.compile(r"[A-Za-z0-9._~+/-]{1,16000}=*")
+"""Source: RFC 6750, section 2.1. The length is ours."""
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 
 
@@ -40,23 +44,52 @@ def header(headers: Headers, name: bytes) -> str:
     return next((value.decode("latin-1") for key, value in headers if key.lower() == name), "")
 
 
+class RefusedError(Exception):
+    """The request is not answered; the sentence is for the viewer."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Door(Protocol):
+    """Who may see the page."""
+
+    def cookie(self, headers: Headers, path: str, query: bytes) -> bytes:
+        """The cookie for a browser that this request lets in, b"" if it does not; raises RefusedError."""
+        ...
+
+    def viewer(self, headers: Headers) -> str:
+        """Whose sight is shown; raises RefusedError for strangers."""
+        ...
+
+
 class Local(NamedTuple):
     """The page on the machine of its one viewer."""
 
     token: str
     port: int
 
-    def host_fits(self, headers: Headers) -> bool:
+    def cookie(self, headers: Headers, path: str, query: bytes) -> bytes:
+        """The query must have the token, as the URL that the command prints has it."""
+        if not self._host_fits(headers):
+            raise RefusedError("the Host is not this page: open the URL that the command prints", HTTPStatus.FORBIDDEN)
+        given = parse_qs(query.decode("latin-1")).get("token", [""])[0] if len(query) < LONGEST_QUERY else ""
+        if path != "/" or not self._is_token(given):
+            return b""
+        return f"{self._cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict".encode()
+
+    def viewer(self, headers: Headers) -> str:
+        """The cookie must have the token. There is one viewer."""
+        if not self._knows(headers):
+            raise RefusedError("open the URL that the command prints: it has the token", HTTPStatus.UNAUTHORIZED)
+        return ""
+
+    def _host_fits(self, headers: Headers) -> bool:
         """Whether the browser means this machine: a name that others resolve to it is refused."""
         return header(headers, b"host") in {f"{host}:{self.port}" for host in ("127.0.0.1", "localhost")}
 
-    def opens(self, query: bytes) -> bool:
-        """Whether the query has the token, as the URL that the command prints has it."""
-        given = parse_qs(query.decode("latin-1")).get("token", [""])[0] if len(query) < 1000 else ""
-        return self._is_token(given)
-
-    def knows(self, headers: Headers) -> bool:
-        """Whether the cookie has the token."""
+    def _knows(self, headers: Headers) -> bool:
         try:
             cookies = SimpleCookie(header(headers, b"cookie")[:4000])
         except CookieError:
@@ -64,16 +97,31 @@ class Local(NamedTuple):
         found = cookies.get(self._cookie)
         return found is not None and self._is_token(found.value)
 
-    def cookie(self) -> bytes:
-        """The header that lets the browser in from now on."""
-        return f"{self._cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict".encode()
-
     @property
     def _cookie(self) -> str:
         return f"{COOKIE}-{self.port}"
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.token.encode())
+
+
+class Proxied:
+    """The page behind a login proxy, which adds the viewer's bearer token to each request.
+
+    What a token is good for, the API server says. The proxy must take this header of browsers away.
+    """
+
+    def cookie(self, headers: Headers, path: str, query: bytes) -> bytes:  # noqa: ARG002
+        """The proxy lets browsers in, not we."""
+        return b""
+
+    def viewer(self, headers: Headers) -> str:
+        """The viewer's token."""
+        scheme, _, token = header(headers, b"authorization").partition(" ")
+        if scheme.lower() != "bearer" or not _BEARER.fullmatch(token):
+            sentence = "no bearer token: the login proxy must pass the user's token in the header Authorization"
+            raise RefusedError(sentence, HTTPStatus.UNAUTHORIZED)
+        return token
 
 
 def static_name(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Sequence
 from http import HTTPStatus
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -10,14 +11,15 @@ from urllib.parse import quote
 import msgspec
 
 from extender.ui import views
-from extender.wire import answers, listings, page, visibility
-from extender.wire.visibility import GROUP_VERSION
+from extender.wire import answers, listings, page, visibility, whatif
+from extender.wire.visibility import GROUP_VERSION, MOST_TOKENS, WAITING
 from protos.contract import names
 from protos.contract.printable import printable_json
 from protos.kube import errors, paths
 from protos.kube.client import ApiClient
 
 T = TypeVar("T")
+WHOLE_EVERY_S = 600.0
 MOST_NAMESPACES = 20
 """Namespaces whose gangs and pods are asked for one by one, for viewers who may not list those of all."""
 NOT_INSTALLED = f"the API server does not serve {names.VISIBILITY_GROUP}: install manifests/components/visibility"
@@ -51,13 +53,25 @@ class Source(Protocol):
 
     async def explain(self, namespace: str, name: str) -> bytes: ...
 
+    async def what_if(self, namespace: str, question: bytes) -> bytes:
+        """The answer's status, as JSON."""
+        ...
+
 
 class _Item(msgspec.Struct, Generic[T], frozen=True):
     status: T
 
 
+class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    partial: bool = False
+    """Only what has changed is listed."""
+
+
 class _List(msgspec.Struct, Generic[T], frozen=True):
     items: tuple[_Item[T], ...] = ()
+    metadata: _ListMeta = _ListMeta()
+    gone: tuple[str, ...] = ()
 
 
 _nodes = msgspec.json.Decoder(_List[visibility.GpuNodeStatus])
@@ -73,9 +87,33 @@ class Aggregated:
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
+        self._nodes: dict[str, page.Node] = {}
+        self._tokens: dict[str, str] = {}
+        """Of the last lists of nodes, by the replica that answered; the last is the last that came."""
+        self._whole = float("-inf")
+        """When all nodes were read last."""
 
     async def nodes(self) -> Sequence[page.Node]:
-        return [views.node(status) for status in await self._list("gpunodes", _nodes)]
+        """Read those that have changed. Once in a while all are read: replicas may differ for a moment."""
+        if time.monotonic() - self._whole > WHOLE_EVERY_S:
+            self._tokens.clear()
+        params = {"changedSince": ",".join(self._tokens.values())}
+        found = await self._client.fetch(paths.path(GROUP_VERSION, "gpunodes"), _nodes, params=params)
+        if not found.metadata.partial:
+            self._nodes, self._whole = {}, time.monotonic()
+        self._nodes |= {item.status.name: views.node(item.status) for item in found.items}
+        for name in found.gone:
+            self._nodes.pop(name, None)
+        self._remember(found.metadata.resource_version)
+        return [self._nodes[name] for name in sorted(self._nodes)]
+
+    def _remember(self, token: str) -> None:
+        replica = token.partition(".")[0]
+        self._tokens.pop(replica, None)
+        if token:
+            self._tokens[replica] = token
+        while len(self._tokens) > MOST_TOKENS:
+            del self._tokens[next(iter(self._tokens))]
 
     async def rest(self, namespaces: Sequence[str]) -> Rest:
         queues = await _allowed(self._list("gpuqueues", _queues))
@@ -93,18 +131,24 @@ class Aggregated:
     async def _workloads(self, namespace: str) -> Rest | None:
         """Those of a namespace, or ("") of all; None if the viewer may not list them."""
         gangs = await _allowed(self._list("gangs", _gangs, namespace))
-        pods = await _allowed(self._list("gpupods", _pods, namespace))
+        pods = await _allowed(self._list("gpupods", _pods, namespace, fieldSelector=WAITING))
         if gangs is None or pods is None:
             return None
-        return Rest(gangs=gangs, pods=[pod for pod in pods if pod.state == "waiting"])
+        return Rest(gangs=gangs, pods=pods)
 
-    async def _list(self, plural: str, decoder: msgspec.json.Decoder[_List[T]], namespace: str = "") -> list[T]:
-        found = await self._client.fetch(paths.path(GROUP_VERSION, plural, namespace=namespace), decoder)
+    async def _list(
+        self, plural: str, decoder: msgspec.json.Decoder[_List[T]], namespace: str = "", **params: str
+    ) -> list[T]:
+        found = await self._client.fetch(paths.path(GROUP_VERSION, plural, namespace=namespace), decoder, params=params)
         return [item.status for item in found.items]
 
     async def explain(self, namespace: str, name: str) -> bytes:
         where = paths.path(GROUP_VERSION, "gpupods", namespace=namespace, name=name)
         return printable_json(bytes((await self._client.fetch(where, _object)).status))
+
+    async def what_if(self, namespace: str, question: bytes) -> bytes:
+        where = paths.path(GROUP_VERSION, whatif.PLURAL, namespace=namespace)
+        return printable_json(bytes(_object.decode(await self._client.post(where, msgspec.Raw(question))).status))
 
 
 class Status:
@@ -125,6 +169,9 @@ class Status:
 
     async def explain(self, namespace: str, name: str) -> bytes:
         return printable_json(await self._client.get(f"/explain/{quote(namespace, safe='')}/{quote(name, safe='')}"))
+
+    async def what_if(self, namespace: str, question: bytes) -> bytes:  # noqa: ARG002  # the question names it
+        return printable_json(await self._client.post("/whatif", msgspec.Raw(question)))
 
 
 async def _allowed(answer: Awaitable[T]) -> T | None:
@@ -151,7 +198,7 @@ def trouble(error: errors.ApiError) -> Trouble:
         case errors.NotFound():
             return Trouble(views.text(error.message), HTTPStatus.NOT_FOUND)
         case errors.Unauthorized():
-            return Trouble("the API server does not accept your credentials: log in again")
+            return Trouble("the API server does not accept your credentials: log in again", HTTPStatus.UNAUTHORIZED)
         case errors.Forbidden():
             return Trouble(views.text(f"the API server refuses: {error.message}"), HTTPStatus.FORBIDDEN)
     return Trouble(views.text(f"the cluster does not answer: {error.message or error}"))

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 
+import msgspec
 from msgspec.structs import asdict
 
-from extender.wire import page, visibility
-from extender.wire.answers import Gang, Holder, Node, WaitingPod
+from extender.wire import page, visibility, whatif
+from extender.wire.answers import Gang, Holder, Node, Pod, WaitingPod
 from extender.wire.listings import Queue
 from protos.contract import mig
+from protos.contract.allocation import Allocation, Share
+from protos.contract.inventory import IN_MIG_MODE
 from protos.contract.printable import brief, printable
+from protos.contract.quantity import amount_of_memory
 from protos.contract.queue import GPUS
 
 MOST_TEXT = 300
 """Characters of a name or a sentence that are shown."""
+MOST_PLACES = 50
+"""Places of a what-if that are named."""
+_explanation, _status = msgspec.json.Decoder(Pod), msgspec.json.Decoder(whatif.Status)
 OUTSIDE = "unknown"
 """The state of a node without an inventory."""
 
@@ -64,6 +71,8 @@ def _gpu(node: visibility.GpuNodeStatus, gpu: visibility.GpuStatus) -> page.Gpu:
 
 
 def _gpu_state(gpu: visibility.GpuStatus) -> page.GpuState:
+    if gpu.health == IN_MIG_MODE:
+        return "mig"
     if gpu.health != "ok":
         return "sick"
     if gpu.cordoned:
@@ -176,3 +185,38 @@ def full(node: Node) -> visibility.GpuNodeStatus:
         for gpu in node.gpus
     )
     return visibility.GpuNodeStatus(**{**asdict(node), "gpus": gpus})
+
+
+def explained(answer: bytes) -> page.Explained:
+    """A pod with the GPUs that it holds, or that are reserved for it, in words; raises msgspec's errors."""
+    pod = _explanation.decode(answer)
+    return page.Explained(pod=msgspec.Raw(answer), held=tuple(text(line) for line in _held(pod)))
+
+
+def _held(pod: Pod) -> Iterator[str]:
+    if (kept := pod.reservation) is not None:
+        free = "all of it is free" if kept.complete else "not all of it is free yet"
+        yield f"GPU {_numbers(kept.gpus)} of {kept.node} is reserved for it: {free}."
+    if pod.allocation is not None:
+        for container, shares in pod.allocation.containers.items():
+            for share in shares:
+                yield f"Container {container}: GPU {mig.shown(share.index)}, {_amount(pod.allocation, share)}."
+
+
+def _amount(given: Allocation, share: Share) -> str:
+    memory = amount_of_memory(share.mem, given.unit_mib) if share.mem else ""
+    slices = f"{share.slices} of {given.slices_per_gpu} slices" if share.slices else ""
+    return "whole" if share.whole else ", ".join(filter(None, (memory, slices)))
+
+
+def answered(answer: bytes) -> page.Answered:
+    """The answer to a what-if, with the places of its pods in words; raises msgspec's errors."""
+    status = _status.decode(answer)
+    placed = [pod for workload in status.workloads for pod in workload.pods if pod.node]
+    lines = [f"{pod.name} on {pod.node}, GPU {_numbers(pod.gpus)}" for pod in placed[:MOST_PLACES]]
+    lines += [f"and {len(placed) - MOST_PLACES} more"] if len(placed) > MOST_PLACES else []
+    return page.Answered(status=msgspec.Raw(answer), places=tuple(map(text, lines)))
+
+
+def _numbers(indexes: Iterable[int]) -> str:
+    return ", ".join(map(mig.shown, indexes)) or "none"

@@ -6,7 +6,8 @@ import asyncio
 import shutil
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import grpc.aio
 
@@ -48,7 +49,7 @@ QUIET_S = 1.0
 SETTLE_TIMEOUT_S = 60.0
 
 
-def run(pods: int, speed: float, serve: bool, ui: bool) -> bool:
+def run(pods: int, speed: float, serve: bool, ui: bool, empty: bool) -> bool:
     """Run the demo, and return whether the check found no faults.
 
     Raises CommandError if a value is invalid or the cluster breaks, and KeyboardInterrupt if a signal ends the demo
@@ -59,16 +60,16 @@ def run(pods: int, speed: float, serve: bool, ui: bool) -> bool:
         raise CommandError(f"--pods is {pods}: expected 1 to {len(recorded)}, as many as the sample of the trace has")
     if not 0 < speed <= 100:
         raise CommandError(f"--speed is {speed:g}: expected a number above 0 and up to 100")
-    if ui and not serve:
-        raise CommandError("--ui shows a cluster that stays up: expected --serve, too")
+    if ui and not (serve or empty):
+        raise CommandError("--ui shows a cluster that stays up: expected --serve or --empty, too")
     try:
         grpc.aio.init_grpc_aio()  # keeps its poller alive: it may deadlock when the last server is freed
-        return asyncio.run(_until_signal(Demo(recorded[:pods], speed, serve, ui)))
+        return asyncio.run(_until_signal(Empty(ui) if empty else Demo(recorded[:pods], speed, serve, ui)))
     except (WaitError, ProcessError) as error:
         raise CommandError(str(error)) from error
 
 
-async def _until_signal(demo: Demo) -> bool:
+async def _until_signal(demo: Demo | Empty) -> bool:
     """The first SIGINT, SIGTERM or SIGHUP shuts the demo down; later signals are ignored."""
     running = asyncio.create_task(demo.run())
     loop = asyncio.get_running_loop()
@@ -87,6 +88,22 @@ async def _until_signal(demo: Demo) -> bool:
     return not demo.outcome.faults
 
 
+class Empty:
+    """A cluster without workload that stays up."""
+
+    outcome = check.Outcome(0, ())
+
+    def __init__(self, ui: bool) -> None:
+        self._ui = ui
+
+    async def run(self) -> bool:
+        async with _started() as cluster:
+            await cluster.wait_for_devices()
+            console.show("", *yours.empty(_place(cluster)))
+            await _stay(cluster, self._ui)
+        return True
+
+
 class Demo:
     """One run of the demo. `outcome` is the result of the check, None before it."""
 
@@ -98,17 +115,7 @@ class Demo:
         self.outcome: check.Outcome | None = None
 
     async def run(self) -> bool:
-        nodes = tuple(NodeSpec(name=name, profile=profile, memory="1Ti") for name, profile in PROFILES.items())
-        spec = ClusterSpec(
-            nodes=nodes,
-            scheduler_config=_scheduler_config,
-            extender_command=_extender,
-            job_backoff_seconds=JOB_BACKOFF_S,
-        )
-        console.show(f"Starting a cluster of {len(nodes)} nodes in this process, with extender and plugins beside it.")
-        async with EmbeddedCluster(spec) as cluster:
-            for definition in definitions.definitions():
-                cluster.create(definition)
+        async with _started() as cluster:
             faults = await self._tenants(cluster)
             await self._trace(cluster)
             faults += await self._gang(cluster)
@@ -119,9 +126,7 @@ class Demo:
             )
             if self._serve:
                 console.show("", *_guide(cluster))
-                if self._ui:
-                    await ui_server.serve(ui_server.Place(server=cluster.place.status_url), browser=True)
-                await asyncio.Event().wait()
+                await _stay(cluster, self._ui)
         console.show("", yours.SERVE)
         return not self.outcome.faults
 
@@ -199,6 +204,30 @@ class Demo:
         )
 
 
+@asynccontextmanager
+async def _started() -> AsyncIterator[EmbeddedCluster]:
+    """The cluster, with the kinds of queues and classes."""
+    nodes = tuple(NodeSpec(name=name, profile=profile, memory="1Ti") for name, profile in PROFILES.items())
+    spec = ClusterSpec(
+        nodes=nodes,
+        scheduler_config=_scheduler_config,
+        extender_command=_extender,
+        job_backoff_seconds=JOB_BACKOFF_S,
+    )
+    console.show(f"Starting a cluster of {len(nodes)} nodes in this process, with extender and plugins beside it.")
+    async with EmbeddedCluster(spec) as cluster:
+        for definition in definitions.definitions():
+            cluster.create(definition)
+        yield cluster
+
+
+async def _stay(cluster: EmbeddedCluster, ui: bool) -> None:
+    """Keep the cluster up."""
+    if ui:
+        await ui_server.serve(ui_server.Place(server=cluster.place.status_url), browser=True)
+    await asyncio.Event().wait()
+
+
 def _scheduler_config(url_prefix: str) -> str:
     options = scheduler_config.Options(extender_url=url_prefix.removesuffix("/scheduler"))
     return scheduler_config.render("own", options)
@@ -249,7 +278,11 @@ def _checked(cluster: EmbeddedCluster, books: Inspection, faults: Sequence[str])
 
 def _guide(cluster: EmbeddedCluster) -> list[str]:
     """What to type while the cluster is up. The pod to look at is pending, if there is one."""
-    place = yours.Place(cluster.kubeconfig, cluster.server.url, cluster.place.status_url)
+    place = _place(cluster)
     yours.write(place)
     other = min(cluster.pods(), key=lambda pod: bool(podspec.node_of(pod)))["metadata"]["name"]
     return yours.guide(place, other, kubectl=shutil.which("kubectl") is not None)
+
+
+def _place(cluster: EmbeddedCluster) -> yours.Place:
+    return yours.Place(cluster.kubeconfig, cluster.server.url, cluster.place.status_url)

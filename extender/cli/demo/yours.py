@@ -20,6 +20,7 @@ SERVE = (
     "Now you: `gangshare demo --serve --ui` (`make demo ARGS='--serve --ui'`) keeps the cluster up, shows it in the "
     "browser, and shows how to run a pod."
 )
+STAYS = "The cluster stays up until Ctrl-C. In another terminal:"
 INSTALL = "kubectl is not on the PATH (https://kubernetes.io/docs/tasks/tools shows how to install it). curl does, too:"
 
 
@@ -35,6 +36,11 @@ class Place(NamedTuple):
     @property
     def manifest(self) -> Path:
         return self.kubeconfig.with_name(f"{NAME}.json")
+
+    @property
+    def exports(self) -> str:
+        """The variables that lead kubectl and gangshare to the cluster."""
+        return f"export KUBECONFIG={self.kubeconfig} GANGSHARE_SERVER={self.status}"
 
     @property
     def pods(self) -> str:
@@ -61,12 +67,17 @@ def write(place: Place) -> None:
     place.manifest.write_text(json.dumps(pod(), indent=2) + "\n")
 
 
+def empty(place: Place) -> list[str]:
+    """What to type at a cluster without workload."""
+    return [STAYS, f"  {place.exports}", f"  {command()} top"]
+
+
 def guide(place: Place, other: str, kubectl: bool) -> list[str]:
     """What to type. `other` is a pod to look at."""
     ours, verbs = command(), _kubectl(place) if kubectl else _curl(place)
     return [
-        "Now you. The cluster stays up until Ctrl-C. In another terminal:",
-        f"  export KUBECONFIG={place.kubeconfig} GANGSHARE_SERVER={place.status}",
+        f"Now you. {STAYS}",
+        f"  {place.exports}",
         *([] if kubectl else [INSTALL]),
         f"Ask what would become of a pod that requests {UNITS} GiB of the memory of {WRONG} GPUs together:",
         f"  {ours} whatif -f {place.manifest}",

@@ -27,10 +27,11 @@ from extender.server.pages import Form as PostForm
 from extender.server.protocol import CLIENT_CERTIFICATE
 from extender.server.status import ASKING, PLANNING, PLANS, WHAT_IFS
 from extender.server.visibility import items, request, resources, trust, whatifs
+from extender.server.visibility.changes import Changes
 from extender.server.visibility.documents import documents
 from extender.server.visibility.items import Sight, View
-from extender.server.visibility.request import Target
-from extender.server.visibility.resources import Form
+from extender.server.visibility.request import Target, Wanted
+from extender.server.visibility.resources import List, Resource
 from extender.wire import whatif as wire
 from protos.contract.bounds import WHAT_IF_BODY
 
@@ -53,7 +54,7 @@ class Api:
         self._core, self._desk, self._plans = core, Desk(traffic, QUESTIONS), Desk(traffic, PLANS, PLANNING)
         self._what_ifs = Desk(traffic, WHAT_IFS, ASKING)
         self._reviews, self._standing = reviews, standing
-        self._documents = documents()
+        self._documents, self._changes = documents(), Changes()
         self.front_proxy: FrontProxy | None = None
         """Nobody is believed without one."""
 
@@ -80,14 +81,15 @@ class Api:
     async def _answer(self, user: User, scope: Message, send: Send) -> None:
         """Answer a request for objects; raises Refusal before anything is sent."""
         target = request.target(scope["path"])
-        form = request.form(scope["method"], scope["query_string"].decode("latin-1"), scope["headers"])
+        query = scope["query_string"].decode("latin-1")
+        wanted = request.wanted(target, scope["method"], query, scope["headers"])
         with reviewing():
             sight = await self._sight(user, target)
         standing = self._ready()
         desk = self._plans if target.resource.plans else self._desk
-        query = scope["query_string"].decode("latin-1") if target.resource.plans else ""
-        question = repr((form, sight.namespaces, target.resource.plural, target.namespace, target.name, query))
-        answer = await desk.ask(question, lambda: self._pieces(target, sight, form, query))
+        query = query if target.resource.plans else ""
+        question = repr((wanted, sight.namespaces, target.resource.plural, target.namespace, target.name, query))
+        answer = await desk.ask(question, lambda: self._pieces(target, sight, wanted, query))
         warning = [STANDBY] if target.resource.namespaced and standing == "standby" else []
         await send_answer(send, desk, JSON, answer, warning)
 
@@ -146,12 +148,23 @@ class Api:
                 yield namespace
             await asyncio.sleep(0)
 
-    def _pieces(self, target: Target, sight: Sight, form: Form, query: str) -> Pieces:
-        view = View(self._core.engine, self._core.clock(), sight, query)
+    def _pieces(self, target: Target, sight: Sight, wanted: Wanted, query: str) -> Pieces:
+        view = View(self._core.engine, self._core.clock(), sight, query, wanted.waiting)
         resource, namespace, name = target
         if name or resource.list is None:
-            return resources.single(resource, resource.get(view, namespace, name), target.not_found(), form)
-        return resources.listed(resource, resource.list(view, namespace), form)
+            return resources.single(resource, resource.get(view, namespace, name), target.not_found(), wanted.form)
+        if wanted.since is not None:
+            return self._changed(resource, resource.list, view, wanted.since)
+        return resources.listed(resource, resource.list(view, namespace), wanted.form)
+
+    def _changed(self, resource: Resource, listing: List, view: View, tokens: Sequence[str]) -> Pieces:
+        """The nodes that have changed since one of these tokens, or all."""
+        for _ in self._changes.look(view.engine.nodes, view.now):
+            yield b""
+        found = self._changes.since(tokens, view.sight)
+        metadata = {"resourceVersion": found.token, "partial": found.changed is not None}
+        more = {"metadata": metadata, "gone": found.gone}
+        yield from resources.listed(resource, listing(view._replace(names=found.changed), ""), "objects", more)
 
 
 def _listing_pods(namespace: str) -> Action:

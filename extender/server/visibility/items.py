@@ -47,6 +47,10 @@ class View(NamedTuple):
     sight: Sight
     query: str = ""
     """Of the request, for kinds that take parameters."""
+    waiting: bool = False
+    """Only pending pods."""
+    names: Collection[str] | None = None
+    """Only these nodes; None: all."""
 
 
 # -- GPUs and nodes
@@ -68,24 +72,26 @@ def gpu(view: View, namespace: str, name: str) -> Listing:  # noqa: ARG001
 
 
 def nodes(view: View, namespace: str) -> Listing:  # noqa: ARG001
-    """All nodes that tell of GPUs."""
-    for state in current(view.engine.nodes, sorted(view.engine.nodes)):
-        yield _node(view, state) if _tells(state) else None
+    """The nodes that tell of GPUs."""
+    wanted = view.engine.nodes if view.names is None else view.names
+    for state in current(view.engine.nodes, sorted(wanted)):
+        yield _node(view, state) if tells(state) else None
 
 
 def node(view: View, namespace: str, name: str) -> Listing:  # noqa: ARG001
     """A node by name."""
     state = view.engine.nodes.get(name)
-    if state is not None and _tells(state):
+    if state is not None and tells(state):
         yield _node(view, state)
 
 
-def _tells(state: NodeState) -> bool:
+def tells(state: NodeState) -> bool:
+    """Whether the node has GPUs of ours, or had them."""
     return state.books is not None or bool(state.problem)
 
 
 def _gpus(view: View, state: NodeState) -> Iterator[Item]:
-    if _tells(state):
+    if tells(state):
         for gpu in _statuses(view, places.page(view.engine, state)):
             yield Item("", f"{state.name}-{mig.shown(gpu.index).replace(':', '.')}", gpu)
 
@@ -124,11 +130,21 @@ def _seen(sight: Sight, pods: Iterable[R]) -> tuple[tuple[R, ...], int]:
 
 def pods(view: View, namespace: str) -> Listing:
     """The pods that request GPUs or are pending, of a namespace or ("") of all."""
-    for number, pod in enumerate(current(view.engine.pods)):
-        if namespace in ("", pod.ref.namespace):
+    pods = _waiting(view.engine) if view.waiting else current(view.engine.pods)
+    for number, pod in enumerate(pods):
+        if pod is not None and namespace in ("", pod.ref.namespace):
             yield _pod(view, pod)
-        elif number % SLICE == 0:
+        elif pod is None or number % SLICE == 0:
             yield None
+
+
+def _waiting(engine: Engine) -> Iterator[PodState | None]:
+    """The pods without a node, and a pause for every `SLICE` pods."""
+    uids = list(engine.pods)
+    for start in range(0, len(uids), SLICE):
+        found = map(engine.pods.get, uids[start : start + SLICE])
+        yield from [pod for pod in found if pod is not None and pod.state == "waiting"]
+        yield None
 
 
 def _pod(view: View, pod: PodState) -> Item | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qs
@@ -13,6 +14,7 @@ from extender.server.visibility.documents import BASE
 from extender.server.visibility.resources import Form, Resource
 from extender.wire import visibility as wire
 from protos.contract import names
+from protos.contract.printable import brief, printable
 
 MOST_QUERY = 300
 """Parameters of a request. That for a plan of moves names pods to keep."""
@@ -94,19 +96,54 @@ def _fits(resource: Resource, namespace: str, name: str) -> bool:
     return bool(namespace) or not name if resource.namespaced else not namespace
 
 
-def form(method: str, query: str, headers: trust.Headers) -> Form:
-    """How the answer is to be written; raises Refusal for all but plain get and list."""
+class Wanted(NamedTuple):
+    """What of the target is asked for, and how the answer is to be written."""
+
+    form: Form
+    waiting: bool = False
+    """Only pending pods."""
+    since: tuple[str, ...] | None = None
+    """Only nodes that have changed since one of these tokens, with a new token; None: all nodes, without one."""
+
+
+def wanted(target: Target, method: str, query: str, headers: trust.Headers) -> Wanted:
+    """What a get or list asks for; raises Refusal for all else."""
     try:
-        given = parse_qs(query, max_num_fields=MOST_QUERY)
+        given = parse_qs(query, keep_blank_values=True, max_num_fields=MOST_QUERY)
     except ValueError as error:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"the query has more than {MOST_QUERY} parameters") from error
+    form = _form(method, given, headers)
+    return Wanted(form, _only_waiting(target, given), _since(target, form, given))
+
+
+def _only_waiting(target: Target, given: Mapping[str, Sequence[str]]) -> bool:
+    selector = given.get("fieldSelector", [""])[0]
+    if selector and (selector != wire.WAITING or not target.resource.selects or target.name):
+        expected = wire.WAITING if target.resource.selects and not target.name else "none"
+        what = f"fieldSelector is {brief(printable(selector), wire.TOKEN_LENGTH)}"
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"{what}, which is not supported on this resource: expected {expected}")
+    return bool(selector)
+
+
+def _since(target: Target, form: Form, given: Mapping[str, Sequence[str]]) -> tuple[str, ...] | None:
+    if "changedSince" not in given:
+        return None
+    if not target.resource.changes or target.name or form != "objects":
+        raise Refusal(HTTPStatus.BAD_REQUEST, "changedSince is not supported here: expected a list of gpunodes as JSON")
+    tokens = tuple(given["changedSince"][0].split(","))
+    if len(tokens) > wire.MOST_TOKENS or max(map(len, tokens)) > wire.TOKEN_LENGTH:
+        expected = f"at most {wire.MOST_TOKENS} tokens of {wire.TOKEN_LENGTH} characters, with commas between them"
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"changedSince is too long: expected {expected}")
+    return tokens
+
+
+def _form(method: str, given: Mapping[str, Sequence[str]], headers: trust.Headers) -> Form:
     watches = given.get("watch", ["0"])[0].lower() not in ("0", "false")
     if method != "GET" or watches:
         what = "watch" if watches else method
         raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{what} is not supported on this resource: expected get or list")
-    for selector in ("labelSelector", "fieldSelector"):
-        if selector in given:
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"{selector} is not supported on this resource: expected none")
+    if "labelSelector" in given:
+        raise Refusal(HTTPStatus.BAD_REQUEST, "labelSelector is not supported on this resource: expected none")
     if not _wants_table(headers):
         return "objects"
     return "table with objects" if given.get("includeObject") == ["Object"] else "table"

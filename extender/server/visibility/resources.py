@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -33,6 +34,9 @@ class Column(NamedTuple):
         return {**shape, "description": self.description, "priority": self.priority}
 
 
+List = Callable[[View, str], Listing]
+
+
 class Resource(NamedTuple):
     """One kind of objects: where it is served, and how it is read."""
 
@@ -41,12 +45,16 @@ class Resource(NamedTuple):
     namespaced: bool
     shape: type[Shape]
     """Of the status."""
-    list: Callable[[View, str], Listing] | None
+    list: List | None
     """None: only single objects are served."""
     get: Callable[[View, str, str], Listing]
     columns: tuple[Column, ...]
     plans: bool = False
     """An object is a long computation, which names pods of all namespaces."""
+    selects: bool = False
+    """Pending ones can be listed alone."""
+    changes: bool = False
+    """Those that have changed can be listed alone."""
 
     @property
     def verbs(self) -> tuple[str, ...]:
@@ -57,11 +65,11 @@ Form = Literal["objects", "table", "table with objects"]
 """How objects are written."""
 
 
-def listed(resource: Resource, found: Listing, form: Form) -> Pieces:
-    """The objects as a list, or as a Table."""
+def listed(resource: Resource, found: Listing, form: Form, more: Mapping[str, Any] = MappingProxyType({})) -> Pieces:
+    """The objects as a list, or as a Table. `more`: further fields of the list."""
     if form != "objects":
         return _table(resource, found, form)
-    head = {"apiVersion": wire.GROUP_VERSION, "kind": f"{resource.kind}List", "metadata": {}}
+    head = {"apiVersion": wire.GROUP_VERSION, "kind": f"{resource.kind}List", "metadata": {}, **more}
     objects = (wire.object_of(resource.kind, item) if item is not None else None for item in found)
     return json_object(head, {"items": objects})
 
@@ -194,6 +202,7 @@ RESOURCES = (
             Column("Problem", lambda node: node.problem or "", "Why it takes no new pods.", priority=1),
             Column("Isolation", lambda node: node.isolation, "How it isolates parts of GPUs.", priority=1),
         ),
+        changes=True,
     ),
     Resource(
         "gpupods",
@@ -211,6 +220,7 @@ RESOURCES = (
             Column("Queue", lambda pod: pod.queue, "Its queue.", priority=1),
             Column("Gang", lambda pod: pod.group.partition("/")[2], "Its gang.", priority=1),
         ),
+        selects=True,
     ),
     Resource(
         "gangs",

@@ -10,16 +10,13 @@ from typing import Any
 import msgspec
 import yaml
 from aiohttp import web
-from google.protobuf.json_format import MessageToDict
 
-from extender.sim.apiserver import errors, paths, pods, proxy, reading, tables
+from extender.sim.apiserver import bodies, errors, paths, pods, proxy, reading, tables
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.paths import Target
 from extender.sim.apiserver.resources import PODS
 from extender.sim.apiserver.store import Item
-from protos.kube import binding
-from protos.kube.client import PROTOBUF
 
 Refuse = Callable[[str, str], errors.ApiError | None]
 _encode = msgspec.json.encode
@@ -163,15 +160,7 @@ class ApiServer:
 
 
 async def _body(request: web.BaseRequest) -> Any:
-    data = await request.read()
-    if not data:
-        return {}
-    try:
-        if request.content_type == PROTOBUF:
-            return MessageToDict(binding.parsed(data))
-        return msgspec.json.decode(data)
-    except ValueError as error:
-        raise errors.bad_request(f"the body cannot be decoded as {request.content_type}: {error}") from error
+    return bodies.decoded(await request.read(), request.content_type)
 
 
 def _checked(target: Target, body: Any) -> dict[str, Any]:

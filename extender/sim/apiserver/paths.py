@@ -10,6 +10,11 @@ from extender.sim.apiserver import errors
 from extender.sim.apiserver.resources import Catalogue, Resource
 
 VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+_PARTS: dict[str, Any] = {"verbs": ["get", "patch", "update"]}
+_SUBRESOURCES: dict[str, dict[str, Any]] = {
+    "eviction": {"group": "policy", "version": "v1", "kind": "Eviction", "verbs": ["create"]}
+}
+"""What discovery says of a subresource: `kubectl drain` evicts only where it finds the eviction of policy/v1."""
 VERSION = {"major": "1", "minor": "34", "gitVersion": "v1.34.4-gangshare-sim", "platform": "python"}
 
 
@@ -104,5 +109,8 @@ def _group(group: str, served: list[tuple[str, str]]) -> dict[str, Any]:
 def _entries(resource: Resource) -> list[dict[str, Any]]:
     base = {"singularName": resource.kind.lower(), "namespaced": resource.namespaced, "kind": resource.kind}
     main = {"name": resource.plural, **base, "verbs": VERBS, "shortNames": list(resource.short_names)}
-    verbs = ["get", "patch", "update"]
-    return [main, *({"name": f"{resource.plural}/{s}", **base, "verbs": verbs} for s in sorted(resource.subresources))]
+    below = (
+        {"name": f"{resource.plural}/{s}", **base, **_SUBRESOURCES.get(s, _PARTS)}
+        for s in sorted(resource.subresources)
+    )
+    return [main, *below]

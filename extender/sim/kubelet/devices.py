@@ -6,9 +6,11 @@ ordinary init containers are reused, and any error of the plugin fails the pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Set
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import grpc
 import msgspec
@@ -20,6 +22,7 @@ from extender.sim.podspec import Object
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2_grpc as rpc
 
+T = TypeVar("T")
 _PRE_START_SECONDS = 30.0
 
 
@@ -34,6 +37,23 @@ class Endpoint(msgspec.Struct):
     prefers: bool = False
     pre_start: bool = False
     """The plugin is asked before each start of a container, also while it is stopped: then the container waits."""
+
+
+class _RpcError(Exception):
+    """A call of a plugin failed; the text is as Go prints it."""
+
+
+async def _answer(call: Awaitable[T]) -> T:
+    """The answer of a plugin; raises _RpcError, also when its connection is closed meanwhile."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise _RpcError(go_error(error)) from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise _RpcError("rpc error: code = Canceled desc = grpc: the client connection is closing") from error
 
 
 def go_error(error: grpc.aio.AioRpcError) -> str:
@@ -142,9 +162,9 @@ class DeviceManager:
             raise AllocateError(f"endpoint {resource} has been stopped")
         request = api.PreStartContainerRequest(devices_ids=self._shuffled(held.ids))
         try:
-            await endpoint.stub.PreStartContainer(request, timeout=_PRE_START_SECONDS)
-        except grpc.aio.AioRpcError as error:
-            raise AllocateError(f"device plugin PreStartContainer rpc failed with err: {go_error(error)}") from error
+            await _answer(endpoint.stub.PreStartContainer(request, timeout=_PRE_START_SECONDS))
+        except _RpcError as error:
+            raise AllocateError(f"device plugin PreStartContainer rpc failed with err: {error}") from error
 
     async def allocate_container(self, pod: Object, container: Object) -> None:
         """Allocate the devices of its limits that a container does not hold yet; raises AllocateError."""
@@ -169,11 +189,10 @@ class DeviceManager:
             if stub is None:
                 raise AllocateError(f"endpoint {resource} has been stopped")
             request = api.ContainerAllocateRequest(devices_ids=self._shuffled(ids))
-            answer = await stub.Allocate(api.AllocateRequest(container_requests=[request]))
-        except (AllocateError, grpc.aio.AioRpcError) as error:
+            answer = await _answer(stub.Allocate(api.AllocateRequest(container_requests=[request])))
+        except (AllocateError, _RpcError) as error:
             self._taken = _devices(self.grants)
-            text = go_error(error) if isinstance(error, grpc.aio.AioRpcError) else str(error)
-            raise AllocateError(text) from error
+            raise AllocateError(str(error)) from error
         if not answer.container_responses:
             raise AllocateError(f"no containers return in allocation response {answer}")
         return answer.container_responses[0]
@@ -229,13 +248,10 @@ class DeviceManager:
             allocation_size=size,
         )
         try:
-            answer = await endpoint.stub.GetPreferredAllocation(
-                api.PreferredAllocationRequest(container_requests=[request])
-            )
-        except grpc.aio.AioRpcError as error:
-            raise AllocateError(
-                f"device plugin GetPreferredAllocation rpc failed with err: {go_error(error)}"
-            ) from error
+            asked = api.PreferredAllocationRequest(container_requests=[request])
+            answer = await _answer(endpoint.stub.GetPreferredAllocation(asked))
+        except _RpcError as error:
+            raise AllocateError(f"device plugin GetPreferredAllocation rpc failed with err: {error}") from error
         return set(answer.container_responses[0].deviceIDs) if answer.container_responses else set()
 
     def _doubled(self, uid: str, resource: str, chosen: set[str]) -> set[str]:
