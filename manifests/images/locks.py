@@ -18,7 +18,8 @@ COMMAND = ("pip", "compile", "--quiet", "--universal", "--generate-hashes", "--n
 
 def main() -> None:
     """Resolve all anew; needs a package index."""
-    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    dependencies = [*project["dependencies"], *project["optional-dependencies"]["traces"]]
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
         constraints.write("\n".join(dependencies))
         constraints.flush()

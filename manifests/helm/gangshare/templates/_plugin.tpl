@@ -51,6 +51,9 @@
 {{- if $values.isolation.limitsHelper }}
   {{- $_ := set $options "limits-socket" "/run/gangshare/limits/limits.sock" }}
 {{- end }}
+{{- if $values.migDynamic }}
+  {{- $_ := set $options "partitioner-socket" "/run/gangshare/partitioner/partitioner.sock" }}
+{{- end }}
 {{- if ne $values.isolation.onMismatch "report" }}
   {{- $_ := set $options "on-isolation-mismatch" $values.isolation.onMismatch }}
 {{- end }}
@@ -92,6 +95,9 @@ volumes:
 {{- if $isolation.limitsHelper }}
   - {name: limits, hostPath: {path: /run/gangshare/limits, type: DirectoryOrCreate}}
 {{- end }}
+{{- if .Values.plugin.migDynamic }}
+  - {name: partitioner, hostPath: {path: /run/gangshare/partitioner, type: DirectoryOrCreate}}
+{{- end }}
 {{- if .Values.mps.enabled }}
   - {name: mps, hostPath: {path: /run/gangshare/mps, type: DirectoryOrCreate}}
 {{- end }}
@@ -115,6 +121,9 @@ volumeMounts:
 {{- end }}
 {{- if $isolation.limitsHelper }}
   - {name: limits, mountPath: /run/gangshare/limits, readOnly: true}
+{{- end }}
+{{- if .Values.plugin.migDynamic }}
+  - {name: partitioner, mountPath: /run/gangshare/partitioner, readOnly: true}
 {{- end }}
 {{- if .Values.mps.enabled }}
   - {name: mps, mountPath: /run/gangshare/mps}
@@ -143,7 +152,7 @@ volumeMounts:
 {{- range $pod.containers }}
   {{- $env := list }}
   {{- range .env }}
-    {{- if not (hasPrefix "NVIDIA_" .name) }}{{- $env = append $env . }}{{- end }}
+    {{- if not (has .name (list "NVIDIA_VISIBLE_DEVICES" "NVIDIA_DRIVER_CAPABILITIES")) }}{{- $env = append $env . }}{{- end }}
   {{- end }}
   {{- if $real }}
     {{- $env = concat $env (list (dict "name" "NVIDIA_VISIBLE_DEVICES" "value" "all") (dict "name" "NVIDIA_DRIVER_CAPABILITIES" "value" "utility")) }}
@@ -224,4 +233,23 @@ configuration's name. Without a name: of all other nodes.
   {{- $_ := set $affinity "nodeAffinity" $ofNodes }}
   {{- $_ := set $template.spec "affinity" $affinity }}
 {{- end }}
+{{- end }}
+
+{{/* The values of the plugin on nodes of each configuration, those without one first, as a JSON list. */}}
+{{- define "gangshare.everyPlugin" -}}
+{{- $every := list .Values.plugin }}
+{{- range .Values.plugin.configs }}
+  {{- $every = append $every (mergeOverwrite (deepCopy $.Values.plugin) (. | default dict)) }}
+{{- end }}
+{{- $every | toJson }}
+{{- end }}
+
+{{/* Not empty if nodes of some configuration have the helper that sets limits. */}}
+{{- define "gangshare.limitsHelper" -}}
+{{- range include "gangshare.everyPlugin" . | fromJsonArray }}{{- if .isolation.limitsHelper }}yes{{- end }}{{- end }}
+{{- end }}
+
+{{/* Not empty if nodes of some configuration have the partitioner. */}}
+{{- define "gangshare.migDynamic" -}}
+{{- range include "gangshare.everyPlugin" . | fromJsonArray }}{{- if .migDynamic }}yes{{- end }}{{- end }}
 {{- end }}
