@@ -42,8 +42,12 @@ check: setup ## before each commit, in seconds: format, ruff, mypy, import contr
 	@tests=$$($(BIN)/python -m tests.changed) && set -- $$tests && \
 	case $$# in 0) ;; [1-8]) $(BIN)/pytest $$tests;; *) $(BIN)/pytest --numprocesses=auto --dist=loadfile $$tests;; esac
 
-FAST = tests/unit tests/property tests/fuzz tests/contract tests/sim tests/scenarios
+# The files that wait longest come first, and are not put in another order.
+FAST = tests/scenarios tests/contract tests/sim tests/property tests/fuzz tests/unit
+SPREAD = --dist=loadfile --no-loadscope-reorder
 
+# Most of these tests wait more than they compute, so there is one worker more than cores.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 # Files of tests on the real cluster run side by side, each worker on a cluster of its own.
 CLUSTERS ?= 2
 
@@ -51,8 +55,8 @@ test: setup ## all tests: what needs no cluster on all cores, then those on the 
 ifdef ARGS
 	$(BIN)/pytest $(ARGS)
 else
-	$(BIN)/pytest --numprocesses=auto --dist=loadfile --durations=15 $(FAST)
-	$(BIN)/pytest --numprocesses=$(CLUSTERS) --dist=loadfile --durations=25 tests/cluster
+	$(BIN)/pytest --numprocesses=$(WORKERS) $(SPREAD) --durations=15 $(FAST)
+	$(BIN)/pytest --numprocesses=$(CLUSTERS) $(SPREAD) --durations=25 tests/cluster
 endif
 
 coverage: setup ## what of the code the tests run without the real cluster reach; takes them three times as long

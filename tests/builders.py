@@ -10,7 +10,7 @@ import msgspec
 from extender.engine.types.effects import PodRef
 from protos.contract import inventory, mig, names
 from protos.contract.allocation import Allocation, Share
-from protos.contract.inventory import Gpu, Inventory, Link
+from protos.contract.inventory import Gpu, Inventory, Layout, Link, Possible
 from protos.contract.objects import Node, ObjectMeta, Pod, decode_node, decode_pod
 
 MAKER = {"manager": "kube-controller-manager", "operation": "Update", "fieldsV1": {"f:spec": {"f:containers": {}}}}
@@ -48,6 +48,29 @@ def cut(found: Inventory, instances: Mapping[int, Sequence[str]], *, single: boo
             gpus.append(replace(of, index=index, uuid=f"MIG-{of.uuid}-{place}", mem=mem, mem_mib=mem * 1024, mig=name))
     strategy: Any = "single" if single else msgspec.UNSET
     return replace(found, gpus=tuple(gpus), mig_strategy=strategy)
+
+
+def _possible(name: str, mem: int, size: int, starts: Sequence[int], most: int) -> Possible:
+    return Possible(name, mem, size, tuple(starts), most, mem * 1024)
+
+
+H100_PROFILES = (
+    _possible("1g.10gb", 9, 1, range(7), 7),
+    _possible("1g.10gb+me", 9, 1, range(7), 1),
+    _possible("1g.20gb", 19, 2, (0, 2, 4, 6), 4),
+    _possible("2g.20gb", 19, 2, (0, 2, 4), 3),
+    _possible("3g.40gb", 39, 4, (0, 4), 2),
+    _possible("4g.40gb", 39, 4, (0,), 1),
+    _possible("7g.80gb", 79, 8, (0,), 1),
+)
+"""What can be made of an H100 with 80 GB: NVIDIA Multi-Instance GPU User Guide."""
+
+
+def divisible(found: Inventory, gpus: Sequence[int], profiles: Sequence[Possible] = H100_PROFILES) -> Inventory:
+    """The same with these GPUs in MIG mode, of which instances are made on demand."""
+    every = tuple(msgspec.structs.replace(gpu, health="mig") if gpu.index in gpus else gpu for gpu in found.gpus)
+    layout = Layout(tuple(gpus), tuple(profiles))
+    return msgspec.structs.replace(found, gpus=every, mig_layouts=(layout,))
 
 
 def a_cut_node(name: str, *mems: int, instances: Mapping[int, Sequence[str]], single: bool = False) -> Node:

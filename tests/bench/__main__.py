@@ -36,6 +36,7 @@ BENCHES = (
     "waiting",
     "sample",
     "questions",
+    "page",
     "explain",
     "openb",
     "jobs",

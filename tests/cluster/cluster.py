@@ -69,6 +69,15 @@ class Cluster:
             raise
         return cls(run, plane, made)
 
+    def add_node(self, *, kubelet_config: Mapping[str, Any] | None = None, kubelet_args: Sequence[str] = ()) -> Node:
+        """One more ready node."""
+        node = Node(self.plane, len(self.nodes) + 1, config=kubelet_config, args=kubelet_args)
+        self.nodes[node.name] = node
+        node.boot()
+        node.join()
+        node.wait_ready()
+        return node
+
     def down(self) -> None:
         self.run.close()
 

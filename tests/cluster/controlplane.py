@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import shutil
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -73,9 +74,10 @@ class ControlPlane:
         self._token_keys = self._authority.signing_key("serviceaccounts")
         self.admin_kubeconfig = self._write_kubeconfig("admin", pki.client_certificate(self._admin))
         self.api = Api(self.port, self.ca, certificate=self._admin)
-        etcd_port = host.free_port()
-        self.etcd = run.process("etcd", self._etcd_argv(etcd_port))
-        self.apiserver = run.process("kube-apiserver", [*self._apiserver_argv(etcd_port), *apiserver_args])
+        self.etcd_url = f"http://127.0.0.1:{host.free_port()}"
+        self.etcd_data = run.dir / "etcd"
+        self.etcd = run.process("etcd", self._etcd_argv())
+        self.apiserver = run.process("kube-apiserver", [*self._apiserver_argv(), *apiserver_args])
         manager_argv = [*self._controller_manager_argv(), *controller_manager_args]
         self.controller_manager = run.process("kube-controller-manager", manager_argv)
 
@@ -98,6 +100,21 @@ class ControlPlane:
     def restart_apiserver(self) -> None:
         self.apiserver.restart()
         self.apiserver.wait_until(lambda: self.api.text("/readyz") == "ok", _START_SECONDS, "ready API server")
+
+    def stop(self) -> None:
+        """End the API server and etcd, as before a restore."""
+        self.apiserver.stop()
+        self.etcd.stop()
+
+    def restored(self, data: Path) -> None:
+        """Start on other data; kube-controller-manager and the schedulers start anew."""
+        shutil.rmtree(self.etcd_data)
+        data.rename(self.etcd_data)
+        self.etcd.start()
+        self.apiserver.start()
+        self.apiserver.wait_until(lambda: self.api.text("/readyz") == "ok", _START_SECONDS, "ready API server")
+        for process in (self.controller_manager, *(each.process for each in self.schedulers.values())):
+            process.restart()
 
     def scheduler(
         self,
@@ -156,19 +173,19 @@ class ControlPlane:
         path = self.run.dir / f"{name}.kubeconfig"
         return pki.write_kubeconfig(path, server=self.server, ca=self.ca, user=user)
 
-    def _etcd_argv(self, port: int) -> list[str]:
-        url = f"http://127.0.0.1:{port}"
-        argv = ["etcd", f"--data-dir={self.run.dir / 'etcd'}", f"--listen-client-urls={url}"]
+    def _etcd_argv(self) -> list[str]:
+        url = self.etcd_url
+        argv = ["etcd", f"--data-dir={self.etcd_data}", f"--listen-client-urls={url}"]
         argv += [f"--advertise-client-urls={url}", f"--listen-peer-urls=http://127.0.0.1:{host.free_port()}"]
         return [*argv, "--unsafe-no-fsync"]
 
-    def _apiserver_argv(self, etcd_port: int) -> list[str]:
+    def _apiserver_argv(self) -> list[str]:
         service_ip = self.run.slot.service_ip
         sans = ["IP:127.0.0.1", f"IP:{service_ip}", "DNS:localhost", "DNS:kubernetes.default.svc"]
         serving = self._authority.issue("kube-apiserver", user="kube-apiserver", sans=sans)
         address = "0.0.0.0" if self.in_cluster else "127.0.0.1"
         flags = {
-            "etcd-servers": f"http://127.0.0.1:{etcd_port}",
+            "etcd-servers": self.etcd_url,
             "bind-address": address,
             "secure-port": self.port,
             "advertise-address": "127.0.0.1",

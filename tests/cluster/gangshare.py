@@ -122,7 +122,10 @@ class Gangshare:
 
     def stop(self) -> None:
         """End our processes; the cluster stays."""
-        for process in [*(pair.extender for pair in self.pairs.values()), *self.plugins.values()]:
+        ours = [*(pair.extender for pair in self.pairs.values()), *self.plugins.values()]
+        for process in ours:
+            process.terminate()
+        for process in ours:
             process.stop()
         for pair in self.pairs.values():
             if pair.scheduler is not None:
@@ -135,6 +138,11 @@ class Gangshare:
         """The node loses everything that runs, and starts again from its disk, our plugin with it."""
         self.cluster.nodes[node].reboot()
         self.plugins[node].kill()  # dead already: this reaps
+        self.plugins[node] = self._plugin(node).start()
+
+    def add(self, node: str, machine: str | Mapping[str, Any]) -> None:
+        """A plugin on a node that has just joined, or that another machine of its name has replaced."""
+        self.profiles[node] = self._profile(node, machine)
         self.plugins[node] = self._plugin(node).start()
 
     def apply_manifests(self, *, policies: bool, components: Sequence[str] = ()) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import urllib.request
@@ -23,6 +24,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.process import HarnessError, Process, wait_for
 
 _START_SECONDS = 90
+_DISK = ("kubelet", "pods", "containers", "containerd")
 _MOUNTS = """
 set -e
 mount -t tmpfs -o mode=755 tmpfs {home}/upper
@@ -81,7 +83,7 @@ class Node:
         self.cgroup = f"{self._run.id}-n{number}"
         """Its top control group, in every hierarchy."""
         self._socket = self.home / "containerd.sock"
-        for folder in ("kubelet", "pods", "containers", "cni", "cdi", "upper"):
+        for folder in (*_DISK, "cni", "cdi", "upper"):
             (self.home / folder).mkdir(parents=True)
         self._healthz_port = host.free_port()
         self._containerd = containerd
@@ -134,13 +136,16 @@ class Node:
 
     def reboot(self) -> None:
         """Lose every process, mount and cgroup of the node at once, then start again from its disk."""
-        wait_for(self._powered_off, 20, f"end of all processes of {self.name}")
-        for process in (self.kubelet, self.containerd, self._holder):
-            process.kill()
-        for tree in cgroups.trees():
-            cgroups.remove(tree / self.cgroup)
-        (self.home / "booted").unlink()
-        self._socket.unlink(missing_ok=True)
+        self._power_off()
+        self.boot()
+        self.join()
+
+    def replace(self) -> None:
+        """The same with an empty disk, as another machine of this name has it."""
+        self._power_off()
+        for folder in _DISK:
+            shutil.rmtree(self.home / folder)
+            (self.home / folder).mkdir()
         self.boot()
         self.join()
 
@@ -178,6 +183,15 @@ class Node:
         with contextlib.suppress(subprocess.CalledProcessError):
             return bool(self.command("ctr", "--address", self._socket, "version"))
         return False
+
+    def _power_off(self) -> None:
+        wait_for(self._powered_off, 20, f"end of all processes of {self.name}")
+        for process in (self.kubelet, self.containerd, self._holder):
+            process.kill()
+        for tree in cgroups.trees():
+            cgroups.remove(tree / self.cgroup)
+        (self.home / "booted").unlink()
+        self._socket.unlink(missing_ok=True)
 
     def _powered_off(self) -> bool:
         left = remnants.in_cgroup(self.cgroup) + remnants.in_mount_namespace(self._run.id, self._namespace)

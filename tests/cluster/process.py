@@ -66,10 +66,13 @@ class Process:
         self._env = {**os.environ, **(env or {}), RUN_VARIABLE: run}
         self._cwd = cwd
         self._child: subprocess.Popen[bytes] | None = None
+        self._told = False
+        """It was told to stop."""
 
     def start(self) -> Process:
         if self.alive:
             raise HarnessError(f"{self.name} runs already as pid {self.pid}")
+        self._told = False
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(
                 self._argv,
@@ -114,13 +117,19 @@ class Process:
             self.signal(signal.SIGKILL)
             self._child.wait()
 
+    def terminate(self) -> None:
+        """SIGTERM once, without waiting: several processes take their time to stop together."""
+        if self.alive and not self._told:
+            self._told = True
+            self.signal(signal.SIGTERM)
+            self.resume()
+
     def stop(self, timeout: float = 10.0) -> None:
         """SIGTERM, then SIGKILL after `timeout` seconds, and reap."""
         if self._child is None:
             return
+        self.terminate()
         if self._child.poll() is None:
-            self.signal(signal.SIGTERM)
-            self.resume()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(timeout)
         self.kill()

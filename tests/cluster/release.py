@@ -4,62 +4,57 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from protos.contract import names
 from tests.cluster import builds
 from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
+from tests.unit.docs import typed
 
 CHART = "manifests/helm/gangshare"
-_HEADING = re.compile(r"^## (?P<title>.*)$", re.MULTILINE)
+_AUTOMATIC = "kube-aggregator.kubernetes.io/automanaged"
 
 
-def steps(page: str, heading: str) -> list[str]:
-    """The commands of a section of a page: its indented lines that are not in a list or a fence."""
-    found = {title: text for title, text in sections(page) if "\n    " in text}
-    return re.findall(r"^ {4}(?=\S)(.*)$", found[heading], re.MULTILINE)
+class Terminal:
+    """Where a user types the commands of the pages: in a clone, with kubectl and further programs at hand."""
 
-
-def sections(page: str) -> Iterator[tuple[str, str]]:
-    """Title and text of each section."""
-    text = (builds.ROOT / page).read_text()
-    parts = _HEADING.split(text)
-    yield from zip(parts[1::2], parts[2::2], strict=True)
-
-
-class Release:
-    """The release gangshare in a namespace."""
-
-    def __init__(self, cluster: Cluster, helm: Path, values: Json, namespace: str = names.NAMESPACE) -> None:
-        self.cluster, self.namespace = cluster, namespace
-        self.values = cluster.dir / "values.yaml"
-        self.values.write_text(json.dumps(values))
+    def __init__(self, cluster: Cluster, **programs: Path) -> None:
+        self.cluster = cluster
         self.words: dict[str, str] = {}
         """What stands for the placeholders of the pages."""
         self.programs = cluster.dir / "programs"
         self.programs.mkdir()
-        (self.programs / "helm").symlink_to(helm)
-        (self.programs / "kubectl").symlink_to(cluster.plane.assets.program("kubectl"))
+        for name, program in {"kubectl": cluster.plane.assets.program("kubectl"), **programs}.items():
+            (self.programs / name).symlink_to(program)
         homes = {f"HELM_{kind}_HOME": str(cluster.dir / "helm") for kind in ("CACHE", "CONFIG", "DATA")}
-        self._env = {**os.environ, **homes, "KUBECONFIG": str(cluster.kubeconfig)}
-        self._env["PATH"] = f"{self.programs}:{os.environ['PATH']}"
+        self.env = {**os.environ, **homes, "KUBECONFIG": str(cluster.kubeconfig)}
+        self.env["PATH"] = f"{self.programs}:{os.environ['PATH']}"
 
     def run(self, line: str) -> str:
         """What a command line prints."""
         for word, meant in self.words.items():
             line = line.replace(word, meant)
         command = ["bash", "-euo", "pipefail", "-c", line]
-        done = subprocess.run(command, cwd=builds.ROOT, env=self._env, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=builds.ROOT, env=self.env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout
 
     def follow(self, page: str, heading: str) -> list[str]:
         """Run all commands of a section; what each printed."""
-        return [self.run(line) for line in steps(page, heading)]
+        return [self.run(line) for line in typed.steps(page, heading)]
+
+
+class Release(Terminal):
+    """The release gangshare in a namespace."""
+
+    def __init__(self, cluster: Cluster, helm: Path, values: Json, namespace: str = names.NAMESPACE) -> None:
+        super().__init__(cluster, helm=helm)
+        self.namespace = namespace
+        self.values = cluster.dir / "values.yaml"
+        self.values.write_text(json.dumps(values))
 
     def install(self, options: str = "") -> str:
         options = options or f"--namespace {self.namespace}"
@@ -107,3 +102,17 @@ def unchanged(cluster: Cluster, before: Json) -> bool:
     same = now["metadata"]["annotations"][names.ALLOCATION] == before["metadata"]["annotations"][names.ALLOCATION]
     same_pod = now["metadata"]["uid"] == before["metadata"]["uid"]
     return same_pod and now["status"]["phase"] == "Running" and not container["restartCount"] and same
+
+
+def left_over(cluster: Cluster) -> set[str]:
+    """All objects of ours in the cluster, by kind and name; what the API server makes by itself left out."""
+    kinds = cluster.kubectl("api-resources", "--verbs=list", "--output=name").split()
+    kinds = [kind for kind in kinds if kind not in ("events", "events.events.k8s.io", "pods")]
+    listed = cluster.kubectl("get", ",".join(kinds), "--all-namespaces", "--output=json", "--ignore-not-found")
+    return {f"{one['kind']}/{one['metadata']['name']}" for one in json.loads(listed)["items"] if _ours(one["metadata"])}
+
+
+def _ours(metadata: Json) -> bool:
+    labels = metadata.get("labels", {})
+    by_helm = labels.get("app.kubernetes.io/managed-by") == "Helm"
+    return (by_helm or "gangshare" in metadata["name"]) and _AUTOMATIC not in labels

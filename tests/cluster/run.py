@@ -51,7 +51,9 @@ class Run:
 
     def close(self) -> None:
         """End everything. Safe to repeat."""
-        for guest in reversed(self._guests):
+        for guest in self._guests:
+            guest.terminate()
+        for guest in self._guests:
             guest.stop()
         remnants.destroy(self.id)
         for process in self._processes:

@@ -17,7 +17,7 @@ from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import a_gpu_pod
 from tests.cluster.process import wait_for
-from tests.cluster.release import Release, unchanged
+from tests.cluster.release import Release, left_over, unchanged
 from tests.cluster.test_install import overlay
 
 pytestmark = pytest.mark.timeout(1800)  # a first run makes a base image and two images on it, and helm
@@ -28,7 +28,6 @@ IN_MANIFESTS = {
     "extender": "gangshare/extender",
     "scheduler": "registry.k8s.io/kube-scheduler",
 }
-AUTOMATIC = "kube-aggregator.kubernetes.io/automanaged"
 GROUPS = "/apis/gangshare.io/v1alpha1"
 
 
@@ -124,6 +123,7 @@ def test_an_upgrade_and_a_rollback_leave_pods_running_and_a_gang_waiting(release
 def test_what_the_api_server_asks_is_trusted_by_the_name_of_this_namespace(release: Release) -> None:
     """No API server of the harness reaches Services, so what it would check is checked."""
     release.upgrade("visibility.enabled=true", "gate=webhook")
+    former: dict[tuple[str, str], str] = {}
 
     for name, kind in (("gangshare-visibility", "apiservice/v1alpha1.visibility.gangshare.io"),
                        ("gangshare-webhook", "mutatingwebhookconfiguration/gangshare-webhook")):  # fmt: skip
@@ -133,6 +133,19 @@ def test_what_the_api_server_asks_is_trusted_by_the_name_of_this_namespace(relea
         hosts = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         assert f"{name}.{NAMESPACE}.svc" in hosts.get_values_for_type(x509.DNSName)
         wait_for(lambda kind=kind, made=made: made in release.run(f"kubectl get {kind} --output=json"), 60, kind)  # type: ignore[misc]
+        former[path, kind] = made
+
+    release.words["gangshare-system"] = NAMESPACE
+    release.follow("docs/rotation.md", "Renew the certificates of the webhook and of the aggregated API")
+    del release.words["gangshare-system"]
+
+    for (path, kind), made in former.items():
+
+        def renewed(path: str = path, kind: str = kind, made: str = made) -> bool:
+            fresh = release.cluster.api.get(path)["data"]["tls.crt"]
+            return bool(fresh != made and fresh in release.run(f"kubectl get {kind} --output=json"))
+
+        wait_for(renewed, 60, f"new certificate of {kind}")
 
 
 def test_a_node_gets_the_plugin_of_its_label_and_its_pods_run_on(release: Release) -> None:
@@ -164,16 +177,6 @@ def plugin_of(cluster: Cluster, node: str) -> tuple[str, str]:
     assert all(one["ready"] for one in pod["status"]["containerStatuses"])
     args = [arg for arg in pod["spec"]["containers"][0]["args"] if "cool-down" in arg]
     return str(pod["metadata"]["labels"]["app.kubernetes.io/name"]), "".join(args)
-
-
-def left_over(cluster: Cluster) -> set[str]:
-    """All objects of ours in the cluster, by kind and name; what the API server makes by itself left out."""
-    kinds = cluster.kubectl("api-resources", "--verbs=list", "--output=name").split()
-    kinds = [kind for kind in kinds if kind not in ("events", "events.events.k8s.io", "pods")]
-    listed = cluster.kubectl("get", ",".join(kinds), "--all-namespaces", "--output=json", "--ignore-not-found")
-    items = json.loads(listed)["items"]
-    ours = [one["metadata"] | {"kind": one["kind"]} for one in items if "gangshare" in one["metadata"]["name"]]
-    return {f"{one['kind']}/{one['name']}" for one in ours if AUTOMATIC not in one.get("labels", {})}
 
 
 def test_uninstalling_leaves_running_pods_and_the_definitions_with_what_is_of_them(release: Release) -> None:

@@ -17,13 +17,31 @@ from typing import Any
 import pytest
 import yaml
 
-from deviceplugin.cgroups import Group, containers
 from deviceplugin.fake import FakeSource
 from protos.contract import idle, inventory, names, objects
-from tests.cluster import assets, cgroups, host, mps_node, toolkit
+from tests.cluster import host, mps_node, toolkit
 from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import NAMESPACE, ROOT, Gangshare, a_gpu_pod, get
+from tests.cluster.levels import (
+    PROMISED,
+    REPLICA_SETS,
+    a_pod,
+    a_replica_set,
+    containerd_with_cdi,
+    enforced,
+    environment,
+    group_of,
+    metric,
+    process_of,
+    reaches,
+    restart,
+    running,
+    runs,
+    told,
+    unified_root,
+    waits,
+)
 from tests.cluster.process import Process, wait_for
 from tests.scenarios import commands
 
@@ -31,33 +49,20 @@ LIMITS, MPS = "node-1", "node-2"
 T4 = {"model": "Tesla T4", "memMiB": 14910, "cc": "7.5"}
 NEW, OLD = "615.71.05", "595.91.07"
 COMPONENTS = ("nvidia", "isolation-driver", "isolation-evict", "mps", "usage", "usage-events", "usage-idle")
-LOOK = "env; sleep infinity"
-DEMANDS = {names.ISOLATION: "memory"}
 METRICS = {node: host.free_port() for node in (LIMITS, MPS)}
-ENFORCED = 'gangshare_plugin_isolated_containers{state="enforced"}'
 GIB, GIB_MIB = 2**30, 1024
-SETS = "/apis/apps/v1/namespaces/default/replicasets"
 
 
 @pytest.fixture(scope="module")
 def root() -> Path:
     """The machine's hierarchy of cgroup v2."""
-    found = cgroups.unified()
-    if found is None:
-        pytest.skip("needs cgroup v2, also beside v1")
-    return found
+    return unified_root()
 
 
 @pytest.fixture(scope="module")
 def cluster(able_machine: None, root: Path) -> Iterator[Cluster]:
     """Two nodes whose containerd knows CDI."""
-    try:
-        containerd = assets.containerd_with_cdi()
-    except assets.MissingAsset as missing:
-        if assets.in_ci():
-            raise
-        pytest.skip(str(missing))
-    with Cluster.up(nodes=2, scheduler=False, containerd=containerd) as running:
+    with Cluster.up(nodes=2, scheduler=False, containerd=containerd_with_cdi()) as running:
         running.api.patch(f"/api/v1/nodes/{MPS}", {"metadata": {"labels": {names.MPS: "true"}}})
         yield running
 
@@ -87,66 +92,6 @@ def tidy(cluster: Cluster) -> Iterator[None]:
     cluster.delete_pods()
 
 
-def a_pod(name: str, node: str = "", *, mem: int = 4, demands: bool = False, script: str = LOOK, **fields: Any) -> Json:
-    """A pod that prints its environment; on this node, if one is named."""
-    where: Json = {"nodeSelector": {"kubernetes.io/hostname": node}} if node else {}
-    asked = DEMANDS if demands else {}
-    return a_gpu_pod(name, mem=mem, annotations=asked, script=script, **where, **fields)
-
-
-def environment(sharing: Gangshare, pod: str) -> dict[str, str]:
-    """That of the real container."""
-
-    def printed() -> dict[str, str]:
-        lines = sharing.cluster.pod_log(pod, container="main").splitlines()
-        return dict(line.split("=", 1) for line in lines if "=" in line)
-
-    return wait_for(printed, 30, f"log of {pod}")
-
-
-def level(sharing: Gangshare, node: str) -> str:
-    annotations = sharing.cluster.api.get(f"/api/v1/nodes/{node}")["metadata"].get("annotations") or {}
-    found = inventory.decode(annotations.get(names.GPUS))
-    return str(found.enforced) if found else ""
-
-
-def reaches(sharing: Gangshare, node: str, wanted: str) -> None:
-    wait_for(lambda: level(sharing, node) == wanted, 60, f"{node} with {wanted}")
-
-
-def metric(line: str, port: int) -> float:
-    found = [each for each in get(port, "/metrics").splitlines() if each.startswith(line)]
-    return sum(float(each.rsplit(" ", 1)[1]) for each in found)
-
-
-def told(sharing: Gangshare, name: str, reason: str) -> str:
-    """The message of that Event."""
-
-    def found() -> str:
-        return next((e["message"] for e in sharing.cluster.events(name) if e.get("reason") == reason), "")
-
-    return wait_for(found, 30, f"Event {reason} of {name}")
-
-
-def waits(sharing: Gangshare, pod: Json) -> str:
-    """Create a pod that stays pending; returns why."""
-    sharing.cluster.create_pod(pod)
-
-    def refused() -> str:
-        conditions = sharing.cluster.pod(pod["metadata"]["name"])["status"].get("conditions", [])
-        return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")
-
-    return wait_for(refused, 30, f"why {pod['metadata']['name']} waits")
-
-
-def group_of(sharing: Gangshare, root: Path, pod: str) -> Path:
-    """The real control group of the pod's container."""
-    found = sharing.cluster.pod(pod)
-    (status,) = found["status"]["containerStatuses"]
-    key = Group(found["metadata"]["uid"], status["containerID"].removeprefix("containerd://"))
-    return containers(root / sharing.cluster.nodes[found["spec"]["nodeName"]].cgroup)[key]
-
-
 def limits(sharing: Gangshare, node: str = LIMITS) -> dict[str, dict[str, int]]:
     """What the driver keeps, in MiB by control group and GPU."""
     found: dict[str, dict[str, int]] = yaml.safe_load(sharing.profiles[node].read_text())["limits"]
@@ -157,18 +102,9 @@ def names_of(sharing: Gangshare) -> set[str]:
     return {pod["metadata"]["name"] for pod in sharing.cluster.pods("default")}
 
 
-def restart(plugin: Process) -> None:
-    plugin.kill()
-    plugin.start()
-
-
 # -- limits of the driver
 
-DRIVER, PROMISED = "memory enforced (driver), compute promised", "memory promised, compute promised"
-
-
-def enforced(count: int) -> None:
-    wait_for(lambda: metric(ENFORCED, METRICS[LIMITS]) == count, 30, f"{count} containers whose limit is read back")
+DRIVER = "memory enforced (driver), compute promised"
 
 
 def test_a_part_gets_a_limit_that_is_read_back_also_by_a_new_plugin(sharing: Gangshare, root: Path) -> None:
@@ -180,11 +116,11 @@ def test_a_part_gets_a_limit_that_is_read_back_also_by_a_new_plugin(sharing: Gan
     (uuid,) = sharing.annotated(running)["main"]
     assert env["INJECTED"] == uuid
     assert limits(sharing)[str(group_of(sharing, root, "limited"))] == {uuid: 4096}
-    enforced(1)
+    enforced(1, METRICS[LIMITS])
     sharing.run(a_pod("whole", LIMITS, mem=0, whole=1, demands=True))
     assert names.MEMORY_LIMIT not in environment(sharing, "whole")
     restart(sharing.plugins[LIMITS])
-    enforced(1)
+    enforced(1, METRICS[LIMITS])
     reaches(sharing, LIMITS, DRIVER)
     assert not [event for event in sharing.cluster.events("limited") if event.get("reason") == "IsolationMismatch"]
 
@@ -215,7 +151,7 @@ def test_a_container_without_its_limit_is_found_out_and_the_node_is_believed_no_
     wait_for(lambda: "unlimited" not in names_of(sharing), 30, "end of the evicted pod, which would be found out again")
     restart(sharing.plugins[LIMITS])
     sharing.cluster.wait_phase("next", "Running")
-    enforced(1)
+    enforced(1, METRICS[LIMITS])
 
 
 def test_after_a_reboot_a_controllers_pod_has_its_limit_again(sharing: Gangshare, root: Path) -> None:
@@ -223,30 +159,23 @@ def test_after_a_reboot_a_controllers_pod_has_its_limit_again(sharing: Gangshare
     reaches(sharing, LIMITS, DRIVER)
     cluster = sharing.cluster
     pod = a_pod("stays", demands=True, restartPolicy="Always")
-    labels = {"app": "stays"}
-    template = {"metadata": {"labels": labels, "annotations": pod["metadata"]["annotations"]}, "spec": pod["spec"]}
-    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-    cluster.api.post(SETS, {"metadata": {"name": "stays"}, "spec": spec})
+    cluster.api.post(REPLICA_SETS, a_replica_set("stays", pod))
 
     def groups() -> set[str]:
-        found = [pod["metadata"]["name"] for pod in cluster.pods("default", "app=stays") if _runs(pod)]
+        found = [pod["metadata"]["name"] for pod in cluster.pods("default", "app=stays") if runs(pod)]
         return {str(group) for name in found if (group := group_of(sharing, root, name)).is_dir()}
 
     before = wait_for(groups, 30, "its pod")
-    enforced(1)
+    enforced(1, METRICS[LIMITS])
     sharing.reboot(LIMITS)
     try:
         cluster.nodes[LIMITS].wait_ready()
         (group,) = wait_for(lambda: groups() - before, 60, "a new container of it")
         assert list(limits(sharing)[group].values()) == [4096]
-        enforced(1)
+        enforced(1, METRICS[LIMITS])
         reaches(sharing, LIMITS, DRIVER)
     finally:
-        cluster.api.delete(f"{SETS}/stays", propagationPolicy="Background")
-
-
-def _runs(pod: Json) -> bool:
-    return pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+        cluster.api.delete(f"{REPLICA_SETS}/stays", propagationPolicy="Background")
 
 
 # -- what containers use
@@ -306,12 +235,6 @@ def meter(sharing: Gangshare) -> Iterator[Meter]:
     sharing.cluster.delete_pods(NAMESPACE)
 
 
-def process_of(sharing: Gangshare, root: Path, pod: str) -> tuple[str, int]:
-    """The GPU of the pod's container, and the number of its real process."""
-    (uuid,) = sharing.annotated(sharing.cluster.pod(pod))["main"]
-    return uuid, int((group_of(sharing, root, pod) / "cgroup.procs").read_text().split()[0])
-
-
 def test_real_processes_are_led_back_to_their_pods_and_who_is_idle_is_told_and_marked(
     sharing: Gangshare, root: Path, meter: Meter
 ) -> None:
@@ -356,11 +279,14 @@ CAPPED = "memory enforced (driver), compute capped (mps)"
 def mps(sharing: Gangshare) -> Iterator[Process]:
     """The component on `node-2`, whose driver becomes one with limits and namespaces, for the last tests."""
     toolkit.edit(sharing.profiles[MPS], lambda machine: machine.update(driver=NEW))
-    uuids = [gpu.uuid for gpu in FakeSource(str(sharing.profiles[MPS]), MPS).read().gpus]
-    component = mps_node.process(sharing.cluster, MPS, uuids)
-    component.start()
+    component = the_component(sharing).start()
     yield component
     component.stop()
+
+
+def the_component(sharing: Gangshare) -> Process:
+    uuids = [gpu.uuid for gpu in FakeSource(str(sharing.profiles[MPS]), MPS).read().gpus]
+    return mps_node.process(sharing.cluster, MPS, uuids)
 
 
 def a_client(name: str) -> Json:
@@ -415,3 +341,28 @@ def test_who_demands_capped_compute_waits_while_the_component_is_away(sharing: G
     restart(sharing.plugins[MPS])
     sharing.cluster.wait_phase("waits", "Running")
     reaches(sharing, MPS, CAPPED)
+
+
+def test_after_a_reboot_a_controllers_pod_has_its_pipes_again(sharing: Gangshare, mps: Process) -> None:
+    """The last test: it leaves another component behind, which ends with the cluster."""
+    reaches(sharing, MPS, CAPPED)
+    pod = a_client("stays")
+    pod["spec"] |= {"restartPolicy": "Always"}
+    sharing.cluster.api.post(REPLICA_SETS, a_replica_set("stays", pod))
+    try:
+        (before,) = wait_for(lambda: running(sharing, "stays"), 30, "its pod")
+        sharing.reboot(MPS)
+        mps.kill()  # dead already: this reaps
+        the_component(sharing).start()
+        sharing.cluster.nodes[MPS].wait_ready()
+
+        def again() -> list[str]:
+            return [pod["metadata"]["name"] for key, pod in running(sharing, "stays").items() if key != before]
+
+        (name,) = wait_for(again, 90, "a new container of it")
+        env = environment(sharing, name)
+        assert Path(env["CUDA_MPS_PIPE_DIRECTORY"]).is_relative_to(f"{mps_node.DIR}/gpus")
+        assert env["CUDA_MPS_PIPE_DIRECTORY"] in sharing.cluster.pod_log(name).splitlines()
+        reaches(sharing, MPS, CAPPED)
+    finally:
+        sharing.cluster.api.delete(f"{REPLICA_SETS}/stays", propagationPolicy="Background")

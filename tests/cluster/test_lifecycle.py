@@ -1,7 +1,8 @@
-"""An upgrade and a rollback on a real cluster, by the commands of the page, while pods run and a gang waits."""
+"""An upgrade, a rollback, a restore and an uninstallation on a real cluster, by the commands of the pages."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -17,11 +18,12 @@ from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import a_gpu_pod, beta_policies
 from tests.cluster.process import wait_for
-from tests.cluster.release import CHART, Release, given, images_of, ready, steps, unchanged
+from tests.cluster.release import CHART, Release, given, images_of, left_over, ready, unchanged
 from tests.cluster.test_chart import LEASE
+from tests.unit.docs.typed import steps
 
 pytestmark = pytest.mark.timeout(1800)  # a first run makes a base image and two images on it, and helm
-PAGE = "docs/upgrade.md"
+PAGE, UNINSTALL, RESTORE = "docs/upgrade.md", "docs/uninstall.md", "docs/restore.md"
 OLD: str = yaml.safe_load((builds.ROOT / CHART / "Chart.yaml").read_text())["version"]
 NEXT = "99.0.0"
 GPU_UNITS = 80
@@ -55,6 +57,9 @@ def release(able_machine: None) -> Iterator[Release]:
                     node.tag_image(one.name, f"{repositories[part]}:{version}")
         made = Release(running, assets.helm(), values)
         made.words["gangshare-VERSION.tgz"] = str(packaged(made, running.dir))
+        for file in ("objects.yaml", "gangshare-values.yaml", "etcd-backup.db", "/var/lib/etcd-restored"):
+            made.words[file] = str(running.dir / Path(file).name)
+        made.env["ETCDCTL_ENDPOINTS"] = running.plane.etcd_url
         made.install()
         yield made
 
@@ -183,3 +188,95 @@ def test_a_rollback_with_a_gang_that_runs_and_one_that_waits(release: Release) -
     all_run(cluster, seen.pods)
     never_twice(cluster)
     remove(cluster, seen.pods)
+
+
+def test_queues_and_classes_that_were_saved_are_applied_again(release: Release) -> None:
+    cluster = release.cluster
+    for sample in ("09-gpu-class", "10-queues"):
+        release.run(f"kubectl apply --filename manifests/samples/{sample}.yaml")
+    before = objects(cluster)
+    assert {kind for kind, _, _ in before} == {"Queue", "GpuClass"}
+
+    release.follow(RESTORE, "Save the objects")
+    release.run("kubectl delete queues.gangshare.io,gpuclasses.gangshare.io --all")
+    release.follow(RESTORE, "Restore the objects")
+
+    assert objects(cluster) == before
+    assert yaml.safe_load(Path(release.words["gangshare-values.yaml"]).read_text())["fake"]
+    release.run("kubectl delete queues.gangshare.io,gpuclasses.gangshare.io --all")
+    remove(cluster, ["of-a-class", "in-a-queue"])
+
+
+def objects(cluster: Cluster) -> list[tuple[str, str, Json]]:
+    """Kind, name and spec of each Queue and GpuClass."""
+    listed = cluster.kubectl("get", "queues.gangshare.io,gpuclasses.gangshare.io", "--output=json")
+    return [(one["kind"], one["metadata"]["name"], one["spec"]) for one in json.loads(listed)["items"]]
+
+
+def test_after_a_restore_of_etcd_the_books_are_those_of_the_backup(release: Release) -> None:
+    cluster = release.cluster
+    stays = [cluster.pod(name) for name in ("stays", "train-0", "train-1", "train-2")]
+    for name in ("deleted-later", "runs"):
+        cluster.create_pod(a_gpu_pod(name, whole=1, restartPolicy="Always"))
+        cluster.wait_phase(name, "Running")
+    waiting = gang(cluster, "third", range(2), whole=1)
+
+    release.follow(RESTORE, "Save etcd")
+    remove(cluster, ["deleted-later"])
+    late = [a_gpu_pod(name, whole=1) for name in ("late-0", "late-1")]
+    uids = {cluster.create_pod(pod)["metadata"]["uid"] for pod in late}
+    for pod in late:
+        cluster.wait_phase(pod["metadata"]["name"], "Running")
+    cluster.plane.stop()
+    restore, *restarts = steps(RESTORE, "Restore etcd")
+    release.run(restore)
+    cluster.plane.restored(Path(release.words["/var/lib/etcd-restored"]))
+    for node in cluster.nodes.values():
+        node.kubelet.restart()
+    for restart in restarts:
+        release.run(restart)
+
+    assert {pod["metadata"]["name"] for pod in cluster.pods("default")}.isdisjoint({"late-0", "late-1"})
+    folders = [node.kubelet_dir / "pods" / uid for node in cluster.nodes.values() for uid in uids]
+    wait_for(lambda: not any(folder.exists() for folder in folders), 60, "end of the pods that nobody knows")
+    assert all(unchanged(cluster, pod) for pod in [*stays, cluster.pod("runs")])
+    wait_for(lambda: started(cluster.pod("deleted-later")), 60, "the pod that is back")
+    assert pending(cluster, waiting)
+    for name in [*waiting, *gang(cluster, "third", range(2, 3), whole=1)]:
+        cluster.wait_phase(name, "Running")
+    never_twice(cluster)
+    remove(cluster, ["deleted-later", "runs", *(f"third-{number}" for number in range(3))])
+
+
+def marks(cluster: Cluster) -> set[str]:
+    """Keys of ours on nodes: annotations, labels and taints."""
+    nodes = cluster.api.items("/api/v1/nodes")
+    taints = {taint["key"] for node in nodes for taint in node["spec"].get("taints", [])}
+    keys = {key for node in nodes for field in ("annotations", "labels") for key in node["metadata"].get(field, {})}
+    return {key for key in taints | keys if "gangshare" in key}
+
+
+def offered(cluster: Cluster) -> set[str]:
+    """Amounts of GPU memory that pods may request, of all nodes."""
+    nodes = cluster.api.items("/api/v1/nodes")
+    return {node["status"]["allocatable"].get(names.GPU_MEM, "none") for node in nodes}
+
+
+def test_an_uninstallation_leaves_running_pods_and_then_nothing_of_ours(release: Release) -> None:
+    cluster = release.cluster
+    release.upgrade("visibility.enabled=true", "gate=webhook", "usage.enabled=true", "autoscaler.startupTaint=true")
+    release.run(f"kubectl annotate nodes --all {names.CORDONED_GPUS}=none")
+    release.run(f"kubectl label nodes --all {names.MPS}=false")
+    before = [cluster.pod(name) for name in ("stays", "train-0", "train-1", "train-2")]
+    (look,), (uninstall,) = steps(UNINSTALL, "Before"), steps(UNINSTALL, "Remove the release")
+    assert {"next-0", "next-1"} == {line.split()[1] for line in release.run(look).splitlines()[1:]}
+
+    release.run(uninstall)
+
+    wait_for(lambda: not cluster.pods(names.NAMESPACE), 60, "namespace without our pods")
+    wait_for(lambda: offered(cluster) == {"0"}, 60, "no GPU memory on any node")
+    release.follow(UNINSTALL, "Remove what is left")
+    assert left_over(cluster) == set()
+    assert marks(cluster) == set()
+    assert [str(path) for node in cluster.nodes.values() for path in node.kubelet_dir.rglob("*gangshare*")] == []
+    assert all(unchanged(cluster, pod) for pod in before)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import ssl
+import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
@@ -18,11 +20,11 @@ from extender.cli.options import port_forward
 from extender.wire import answers, listings
 from extender.wire import whatif as wire
 from protos.contract import names
-from tests.cluster import bare, front
+from tests.cluster import bare, front, host, pki
 from tests.cluster.api import ApiError, Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.front import API_SERVICE, in_namespace
-from tests.cluster.gangshare import Gangshare, a_gpu_pod
+from tests.cluster.gangshare import ROOT, Gangshare, a_gpu_pod
 from tests.cluster.process import HarnessError, wait_for
 from tests.unit.cli.run import gangshare
 
@@ -250,6 +252,57 @@ def test_the_command_asks_with_the_users_own_kubeconfig(
     ran = gangshare(capsys, "whatif", "-f", str(file), "--server", "http://127.0.0.1:1")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines()[0] == f"{MINE}/new would start now on {NODE}"
+
+
+def test_the_page_behind_a_login_proxy_shows_everybody_what_they_may_see(
+    cluster: Cluster, sharing: Gangshare, ada: front.User
+) -> None:
+    address = f"127.0.0.1:{host.free_port()}"
+    nobody = pki.write_kubeconfig(cluster.dir / "nobody", server=cluster.plane.server, ca=cluster.plane.ca, user={})
+    argv = [sys.executable, "-m", "extender", "ui", f"--behind-proxy={address}", f"--kubeconfig={nobody}"]
+    served = cluster.process("page", argv, cwd=ROOT).start()
+
+    def get(path: str, token: str) -> Json:
+        asked = urllib.request.Request(f"http://{address}/api/{path}", headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            found: Json = json.load(answer)
+        return found
+
+    for namespace in (MINE, OTHERS):
+        account = f"--serviceaccount={namespace}:viewer"
+        cluster.kubectl("create", "serviceaccount", "viewer", f"--namespace={namespace}")
+        cluster.kubectl("create", "rolebinding", "viewer", "--clusterrole=edit", account, f"--namespace={namespace}")
+        cluster.kubectl(
+            "create", "clusterrolebinding", f"{namespace}-page", "--clusterrole=gangshare-gpu-viewer", account
+        )
+    tokens = {namespace: cluster.plane.token(namespace, "viewer") for namespace in (MINE, OTHERS)}
+    wait_for(lambda: get("snapshot", tokens[MINE]), 30, "the page")
+
+    for namespace, token in tokens.items():
+
+        def sees(namespace: str = namespace, token: str = token) -> bool:
+            (gpu, *_) = get("snapshot", token)["nodes"][0]["gpus"]
+            named = [each["pod"] for each in gpu["holders"] if each.get("pod")]
+            return bool(named == [f"{namespace}/small"])
+
+        wait_for(sees, 30, f"what {namespace} may see")
+
+    def workloads() -> bool:
+        return {one["name"] for one in get("snapshot", tokens[MINE])["workloads"]} == {"big", "pending", *BIG}
+
+    wait_for(workloads, 30, "gangs and pending pods of the namespace")
+    assert {one["namespace"] for one in get("snapshot", tokens[OTHERS])["workloads"]} <= {OTHERS}
+    told = get(f"whatif?of=gpus&amount={GPUS}&namespace={MINE}&like={NODE}", tokens[MINE])["status"]
+    assert told["further"]["verdict"]["headline"] == f"would start now on {NODE}+1"
+    for path, token in (
+        (f"whatif?of=gpus&namespace={OTHERS}", tokens[MINE]),
+        (f"explain/{OTHERS}/small", tokens[MINE]),
+    ):
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            get(path, token)
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        get("snapshot", "forged")
+    served.stop()
 
 
 def test_nobody_else_connects_and_the_extender_changes_nothing_but_whom_the_api_server_trusts(

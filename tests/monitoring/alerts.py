@@ -40,6 +40,12 @@ _USED, _PROMISED, _ENFORCED = (
     for what in ("memory_used_bytes", "memory_promised_bytes", "enforced")
 )
 
+_BIND = 'gangshare_verb_seconds_bucket{{verb="bind", le="{}"}}'.format
+_BINDS = {_BIND("1"): "0x40", _BIND("2"): "0+60x40", _BIND("+Inf"): "0+60x40"}
+_FAST_BINDS = {_BIND("1"): "0+40x40", _BIND("2"): "0+60x40", _BIND("+Inf"): "0+60x40"}
+_STARTS = 'gangshare_gang_starts_total{outcome="planned"}'
+_SLOW = "Half of the bind requests take longer than 1.5s."
+
 CASES = (
     Case(
         "GangshareNoLeader",
@@ -50,6 +56,14 @@ CASES = (
         "No extender leads, so no pod is placed.",
     ),
     Case("GangshareNoLeader", "10m", {}, _LEADS, {}, "No extender leads, so no pod is placed."),
+    Case(
+        "GangshareSeveralLeaders",
+        "10m",
+        {'gangshare_leader{instance="a"}': "1x20", 'gangshare_leader{instance="b"}': "0x5 1x15"},
+        {'gangshare_leader{instance="a"}': "1x9 0x11", 'gangshare_leader{instance="b"}': "0x8 1x12"},
+        {},
+        "2 extenders lead at the same time.",
+    ),
     Case(
         "GangshareTargetDown",
         "15m",
@@ -114,6 +128,8 @@ CASES = (
         {"kind": "Evict"},
         "Input that cannot be used, or writes that failed: Evict.",
     ),
+    Case("GangshareBindSlow", "30m", _BINDS, {**_BINDS, _STARTS: "0+1x40"}, {}, _SLOW),
+    Case("GangshareBindSlow", "30m", _BINDS, _FAST_BINDS, {}, _SLOW),
     Case(
         "GangshareFilterSlow",
         "30m",

@@ -6,6 +6,7 @@ broken. In the end it stands still: then whoever fits is placed.
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from extender.engine.cycle.engine import Engine
@@ -17,6 +18,7 @@ from protos.contract.objects import Pod
 from tests.property import gang_promises
 from tests.property.gang_events import GangEvents
 from tests.property.gang_truth import NODES
+from tests.property.shown import Shown
 from tests.unit.engine.gang_story import WALL
 
 LEAP_S = 600.0
@@ -26,9 +28,14 @@ LEAP_S = 600.0
 class GangWorld(GangEvents):
     """The truth, what the engine makes of it, and how it ends."""
 
+    def __init__(self, draw: random.Random) -> None:
+        self.shown = Shown()
+        super().__init__(draw)
+
     def check(self) -> None:
         """All that must hold at any time."""
         gang_promises.check(self)
+        self.shown.look(self.engine)
 
     def replay_says_the_same(self) -> None:
         """Of what is bound a new process has the same books."""

@@ -23,6 +23,7 @@ from protos.contract.ask import Demand
 from protos.contract.objects import Node, Pod, Taint
 from tests.builders import a_container, a_node, a_pod, a_ref, an_allocation, an_inventory, cut
 from tests.property.naive_books import counted, found
+from tests.property.shown import Shown
 from tests.unit.engine.story import changed, owned_by
 from tests.unit.engine.test_requests import resized
 
@@ -97,6 +98,7 @@ class EngineAndTwin(RuleBasedStateMachine):
         self.refused: dict[str, tuple[str, ...]] = {}
         """Pods whose last answer was a refusal, and for which nodes."""
         self.woken: set[str] = set()
+        self.shown = Shown()
         self.start()
 
     # -- the world
@@ -403,6 +405,10 @@ class EngineAndTwin(RuleBasedStateMachine):
     @invariant()
     def the_books_are_sound(self) -> None:
         assert self.engine.check() == []
+
+    @invariant()
+    def what_is_shown_of_nodes_changes_with_their_stamps(self) -> None:
+        self.shown.look(self.engine)
 
     def taken(self) -> dict[str, list[Share]]:
         """What is really taken of each GPU."""

@@ -11,6 +11,7 @@ from extender.engine.types.effects import PostBinding
 from extender.engine.types.events import BindDone, PodGone, PodSeen, Tick
 from protos.contract.objects import Pod
 from tests.builders import a_node, a_pod
+from tests.property.shown import Shown
 from tests.unit.engine.story import Story, asks_for_room, bound
 from tests.unit.engine.test_reservations import a_room, asked
 
@@ -35,8 +36,10 @@ class Life:
     def __init__(self) -> None:
         self.story = Story(a_node("n1", 10, 10), a_node("n2", 10, 10))
         self.pods: dict[int, Pod] = {}
+        self.shown = Shown()
 
     def sound(self) -> None:
+        self.shown.look(self.story.engine)
         nodes = self.story.engine.nodes.values()
         assert not any(node.books.overused() for node in nodes if node.books is not None)
         engine = self.story.engine

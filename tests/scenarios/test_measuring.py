@@ -34,6 +34,7 @@ from tests.scenarios.embedded import EmbeddedWorld
 from tests.scenarios.pods import a_container, a_pod
 from tests.scenarios.preemption_stories import ARGS, CLASSES, gone
 from tests.scenarios.stories import T4, event, mem, on, phase, run, shares, until
+from tests.scenarios.typist import Typist
 from tests.scenarios.world import Object
 from tests.unit.deviceplugin.usage import made
 
@@ -166,8 +167,9 @@ async def test_who_takes_more_and_who_is_idle_is_shown_and_told(world: EmbeddedW
         assert "uses 5.0 GiB" in found
         assert "promised 4.0 GiB" in found
 
-        told = await asked(world, "top", "--used")
-        assert "1 over promise" in told.splitlines()[0]
+        typist = Typist.at(world.cluster, tmp_path)
+        (told,) = await typist.follow("docs/measuring.md", "See it", "1 over promise")
+        await typist.follow("docs/howtos.md", "Find who holds GPUs and does nothing", "", "default")
         rows = {line.split()[2]: line for line in told.splitlines() if line.startswith(T4)}
         assert "5.0 GiB" in rows["default/greedy"]
         assert "default" in rows["default/greedy"].split()

@@ -12,14 +12,16 @@ import yaml
 
 from deviceplugin import fake
 from deviceplugin.limits.helper import Helper
-from deviceplugin.limits.serve import Server
+from deviceplugin.limits.serve import server
 from extender.sim.kubelet.status import NodeSpec
 from protos.contract import names
 from tests.scenarios import commands, embedded, gangs
 from tests.scenarios.embedded import EmbeddedWorld
 from tests.scenarios.pods import a_container, a_pod
 from tests.scenarios.stories import mem, phase, refused_with, run
+from tests.scenarios.typist import Typist
 from tests.sim.standin_limits import MIB, Driver, make_pod
+from tests.unit.docs.typed import steps
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 NODE = "node-limits"
@@ -68,7 +70,7 @@ async def running(machine: Machine) -> AsyncIterator[EmbeddedWorld]:
         patch.setenv("GANGSHARE_ISOLATION", "auto")
         nodes = [NodeSpec(name=NODE, profile=str(machine.profile))]
         async with (
-            Server(machine.socket, Helper(machine.driver, machine.groups)),
+            server(machine.socket, Helper(machine.driver, machine.groups)),
             embedded.a_cluster(*nodes) as cluster,
         ):
             world = EmbeddedWorld(cluster)
@@ -147,3 +149,17 @@ async def test_whole_gpus_are_not_resized(world: EmbeddedWorld) -> None:
     await run(world, a_pod("whole", a_container(limits={names.WHOLE_GPU: 1})))
     ran = await resize(world, "whole", 6)
     assert "only parts are resized" in ran.err
+
+
+async def test_the_commands_of_the_page(world: EmbeddedWorld, tmp_path: Path) -> None:
+    """The node has one GPU, so the pod of the other namespace comes when the first is gone."""
+    typist = Typist.at(world.cluster, tmp_path)
+    here, there = steps("docs/isolation.md", "Resize a running pod")
+    await run(world, a_pod("train-0", a_container(limits=mem(4))))
+    await typist.type(here, "main is limited to 12 units")
+    await world.delete_pod("default", "train-0", 0)
+    await world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}})
+    pod = a_pod("train-0", a_container(limits=mem(4)))
+    await world.create_pod({**pod, "metadata": {**pod["metadata"], "namespace": "team-a"}})
+    await typist.type("kubectl get pods -n team-a", "Running")
+    await typist.type(there, "main is limited to 12 units")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -12,7 +13,12 @@ import yaml
 from extender.cli import inspection, manifests
 from extender.cli import whatif as view
 from extender.sim.kubelet.status import NodeSpec
+from extender.ui.question import read
+from extender.ui.sources import Status
+from extender.ui.views import answered
 from extender.wire import whatif as wire
+from protos.kube.client import ApiClient
+from protos.kube.credentials import Credentials
 from tests.scenarios import embedded, gangs
 from tests.scenarios.embedded import EmbeddedWorld
 from tests.scenarios.gangs import all_run, books_agree, pods, said
@@ -39,14 +45,21 @@ async def world(running: EmbeddedWorld) -> AsyncIterator[EmbeddedWorld]:
     await gangs.tidy(running)
 
 
+def untimed(told: Any) -> Any:
+    """The books without their times, which pass."""
+    if isinstance(told, dict):
+        return {key: untimed(each) for key, each in told.items() if key not in ("since", "seconds")}
+    return [untimed(each) for each in told] if isinstance(told, list) else told
+
+
 async def asked(world: EmbeddedWorld, job: Submitted, *further: str) -> wire.Status:
     """What the command gets to know about a gang, with its real HTTP and manifests."""
     text = yaml.safe_dump_all({"apiVersion": "v1", "kind": "Pod", **pod} for pod in job.pods)
     body = view.body(manifests.read(text, "FILE", "default", gang=False), further)
-    before = await world.books()
+    before = untimed(await world.books())
     server = world.cluster.place.status_url
     found = await asyncio.to_thread(inspection.fetch, server, "whatif", body=body)
-    assert await world.books() == before
+    assert untimed(await world.books()) == before
     return inspection.decode(found, wire.Status)
 
 
@@ -103,3 +116,14 @@ async def test_who_would_wait_waits_and_another_node_would_change_that(world: Em
         return any(each["name"] == "waits" and each["code"] == "GangNoRoom" for each in found["groups"])
 
     await until(world, waits, "the gang waits")
+
+
+async def test_the_page_asks_the_same_of_the_extender(world: EmbeddedWorld) -> None:
+    question = read(f"of=gpus&amount=1&pods=5&together=1&like={T4}&more=1".encode())
+    async with ApiClient(Credentials(world.cluster.place.status_url)) as client:
+        answer = answered(await Status(client).what_if(question.namespace, question.body))
+    status = inspection.decode(bytes(answer.status), wire.Status)
+    (workload,) = status.workloads
+    assert (workload.kind, workload.verdict.state, answer.places) == ("gang", "never", ())
+    assert status.further is not None
+    assert status.further.verdict.state == "now"

@@ -27,6 +27,7 @@ class Plugin(rpc.DevicePluginServicer):
         self.folder, self.resource = folder, resource
         self.devices = {f"gpu-{i}": "Healthy" for i in range(count)}
         self.changed = asyncio.Condition()
+        self.asking = 0
         self.asked: list[list[str]] = []  # devices of each Allocate
         self.pre_start, self.starting = False, list[list[str]]()  # devices of each PreStartContainer
         self.allocated = asyncio.Event()
@@ -56,6 +57,8 @@ class Plugin(rpc.DevicePluginServicer):
             yield api.ListAndWatchResponse(devices=[api.Device(ID=i, health=h) for i, h in self.devices.items()])
             async with self.changed:
                 await self.changed.wait()
+            if (self.folder / "leave").exists():
+                return
 
     async def GetPreferredAllocation(
         self, request: api.PreferredAllocationRequest, context: Context
@@ -70,6 +73,7 @@ class Plugin(rpc.DevicePluginServicer):
         )
 
     async def Allocate(self, request: api.AllocateRequest, context: Context) -> api.AllocateResponse:
+        self.asking += 1
         await self.allocated.wait()
         if (self.folder / "refuse").exists():
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no GPU for you")

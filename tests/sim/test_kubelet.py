@@ -227,6 +227,21 @@ async def test_when_the_plugins_stream_ends_its_devices_are_gone_but_counted_in_
     assert world.devices(uid)
 
 
+async def test_a_plugin_whose_stream_ends_while_it_is_asked_fails_the_pod(world: World) -> None:
+    await world.start()
+    plugin = await world.plug_in(4)
+    plugin.allocated.clear()
+    world.create("p", a_container(gpu=1))
+    await until(lambda: plugin.asking, "an Allocate under way")
+    (world.sockets / "leave").touch()
+    await plugin.set_health("gpu-0", "Unhealthy")
+    await world.phase("p", "Failed")
+    assert "code = Canceled desc = grpc: the client connection is closing" in world.status("p")["message"]
+    world.create("q", a_container(gpu=1))
+    await world.phase("q", "Failed")
+    plugin.allocated.set()
+
+
 async def test_a_plugin_that_wants_it_is_asked_before_each_start_and_no_container_starts_without_its_consent(
     world: World,
 ) -> None:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from google.protobuf.message import Message
 
+from extender.sim.apiserver import bodies
 from extender.sim.apiserver.api import Api
+from extender.sim.apiserver.errors import ApiError
+from protos.kube.binding import MAGIC
+from protos.kube.binding_pb2 import Binding, ObjectMeta, TypeMeta, Unknown
+from protos.kube.client import PROTOBUF
+from protos.kube.eviction_pb2 import DeleteOptions, Eviction
 from tests.sim.builders import a_container, a_pod
 from tests.sim.conftest import PODS, Client
 
@@ -186,3 +194,29 @@ async def test_a_proxied_get_reaches_the_first_port_of_the_pod(client: Client) -
     code, status = await client.get(f"{PODS}/p/proxy/usage")
     assert (code, status["reason"]) == (503, "ServiceUnavailable")
     assert (await client.get(f"{PODS}/nobody/proxy/usage"))[0] == 404
+
+
+async def test_kubectl_drain_evicts_and_does_not_delete(client: Client) -> None:
+    """It asks discovery first, and sends protobuf."""
+    _, found = await client.get("/api/v1")
+    (eviction,) = [one for one in found["resources"] if one["name"] == "pods/eviction"]
+    assert (eviction["group"], eviction["version"], eviction["kind"]) == ("policy", "v1", "Eviction")
+    whole = Eviction(metadata=ObjectMeta(name="a"), delete_options=DeleteOptions(grace_period_seconds=7))
+    body = bodies.decoded(sent("Eviction", whole), PROTOBUF)
+    assert body == {"metadata": {"name": "a"}, "deleteOptions": {"gracePeriodSeconds": 7}}
+    assert bodies.decoded(sent("DeleteOptions", DeleteOptions(grace_period_seconds=0)), PROTOBUF) == {
+        "gracePeriodSeconds": 0
+    }
+
+
+def sent(kind: str, message: Message) -> bytes:
+    return MAGIC + Unknown(type_meta=TypeMeta(kind=kind), raw=message.SerializeToString()).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [(b"{}", "before protobuf"), (b"k8s\0\xff", "cannot be decoded"), (sent("Pod", Binding()), "got Pod")],
+)
+def test_a_body_that_is_none_of_these_is_refused(body: bytes, why: str) -> None:
+    with pytest.raises(ApiError, match=why):
+        bodies.decoded(body, PROTOBUF)

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from deviceplugin.helper_socket import Server
 from deviceplugin.limits import helper as helpers
 from deviceplugin.limits.helper import Helper
-from deviceplugin.limits.serve import Server
+from deviceplugin.limits.serve import server
 from extender.sim.kubelet.runtime import Container
 from protos.contract import names
 from tests.contract.deviceplugin.test_isolation import MIB, T4, Host, a_host
@@ -46,7 +47,7 @@ class Helped:
         return [found.get(uuid, 0) // MIB for uuid in self.node.uuids]
 
     async def listen(self) -> None:
-        self._server = Server(self._socket, Helper(self.limiting, self.host.root))
+        self._server = server(self._socket, Helper(self.limiting, self.host.root))
         await self._server.__aenter__()
 
     async def stop(self) -> None:

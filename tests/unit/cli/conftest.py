@@ -21,12 +21,15 @@ class StatusPort:
         """The header of each answer."""
         self.written: list[tuple[str, str, dict[str, Any]]] = []
         """Method, path and body."""
+        self.tokens: set[str] = set()
+        """The header Authorization of each request."""
         self.posted = b""
         """The last body of a POST."""
         port = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                port.tokens.add(self.headers.get("Authorization", ""))
                 body = port.answers.get(self.path)
                 self.send_response(404 if body is None else port.code)
                 self.send_header("Content-Length", str(len(body or b"")))

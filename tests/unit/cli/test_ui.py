@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import socket
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from http.cookiejar import CookieJar
@@ -55,11 +56,54 @@ async def test_it_asks_the_aggregated_api_with_the_kubeconfig(
     status_port: StatusPort, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     base = "/apis/visibility.gangshare.io/v1alpha1"
-    status_port.answers = {f"{base}/{plural}": b'{"items":[]}' for plural in ("gpuqueues", "gangs", "gpupods")}
-    status_port.answers[f"{base}/gpunodes"] = b'{"items":[{"status":{"name":"from-the-api"}}]}'
+    rest = ("gpuqueues", "gangs", "gpupods?fieldSelector=status.state%3Dwaiting")
+    status_port.answers = {f"{base}/{plural}": b'{"items":[]}' for plural in rest}
+    status_port.answers[f"{base}/gpunodes?changedSince="] = b'{"items":[{"status":{"name":"from-the-api"}}]}'
     kubeconfig = status_port.write_kubeconfig(tmp_path / "kubeconfig")
     found = await served(Place(kubeconfig=str(kubeconfig)), capsys, snapshot)
     assert [node["name"] for node in found["nodes"]] == ["from-the-api"]
+
+
+async def test_behind_a_login_proxy_everybody_reads_with_their_own_token(
+    status_port: StatusPort, tmp_path: Path
+) -> None:
+    base = "/apis/visibility.gangshare.io/v1alpha1"
+    rest = ("gpuqueues", "gangs", "gpupods?fieldSelector=status.state%3Dwaiting", "gpunodes?changedSince=")
+    status_port.answers = {f"{base}/{plural}": b'{"items":[]}' for plural in rest}
+    kubeconfig = str(status_port.write_kubeconfig(tmp_path / "kubeconfig"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    serving = asyncio.create_task(ui_server.serve_behind_proxy(f"127.0.0.1:{port}", kubeconfig, ""))
+
+    def get(**headers: str) -> int:
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/api/snapshot", headers=headers)
+        try:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    try:
+        while True:
+            assert not serving.done(), serving.exception()
+            await asyncio.sleep(0.05)
+            try:
+                assert await asyncio.to_thread(get) == 401
+                break
+            except urllib.error.URLError:
+                continue
+        assert status_port.tokens == set()
+        for user in ("ada", "bob"):
+            assert await asyncio.to_thread(get, Authorization=f"Bearer {user}") == 200
+        assert status_port.tokens == {"Bearer ada", "Bearer bob"}, "never the token of the kubeconfig"
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_an_address_that_is_none_is_named() -> None:
+    with pytest.raises(CommandError, match="--behind-proxy: 'here' is no address: expected host:port"):
+        await ui_server.serve_behind_proxy("here", "", "")
 
 
 async def test_a_port_in_use_and_a_server_that_is_no_url_are_named(status_port: StatusPort) -> None:

@@ -9,6 +9,7 @@ from protos.contract import ask_words, choose, names
 from protos.contract.allocation import Share
 from protos.contract.ask import Demand, PodAsk, parse
 from protos.contract.books import NodeBooks
+from protos.contract.misfit import misfit
 from protos.contract.objects import Pod
 from tests.builders import a_container, a_pod, an_allocation, an_inventory
 
@@ -313,7 +314,7 @@ def test_a_gpu_that_goes_and_comes_back_still_has_its_pod() -> None:
 
 def test_the_misfit_names_the_freest_gpu() -> None:
     books = NodeBooks(an_inventory(16, 24))
-    assert choose.misfit(ask_of(a_pod(mem=30)), books) == "freest: GPU 1 with 24 GiB"
+    assert misfit(ask_of(a_pod(mem=30)), books) == "freest: GPU 1 with 24 GiB"
     assert ask_words.wanted(ask_of(a_pod(mem=30))) == "30 GiB on one GPU"
 
 
@@ -362,9 +363,9 @@ def test_a_required_nvlink_is_looked_for_among_gpus_of_one_model() -> None:
 def test_the_misfit_tells_that_only_gpus_of_several_models_are_free() -> None:
     books = NodeBooks(an_inventory(40, 16, models=["A100", "T4"]))
     sentence = "has enough free only on GPUs of several models, which gangshare.io/mixed-models: allow permits"
-    assert choose.misfit(ask_of(a_pod(whole=2)), books) == sentence
-    assert choose.misfit(ask_of(a_pod(whole=3)), books) == "2 of 2 GPUs wholly free"
-    assert choose.misfit(ask_of(a_pod(whole=3, annotations=MIX)), books) == "2 of 2 GPUs wholly free"
+    assert misfit(ask_of(a_pod(whole=2)), books) == sentence
+    assert misfit(ask_of(a_pod(whole=3)), books) == "2 of 2 GPUs wholly free"
+    assert misfit(ask_of(a_pod(whole=3, annotations=MIX)), books) == "2 of 2 GPUs wholly free"
 
 
 def test_an_absurd_number_of_gpus_is_refused_like_any() -> None:

@@ -15,6 +15,7 @@ from protos.contract.books import NodeBooks
 from protos.contract.inventory import Gpu, Inventory
 from protos.contract.isolation import Isolation
 from protos.contract.mig import shown
+from protos.contract.misfit import misfit
 from protos.contract.objects import Pod
 from protos.contract.selection import Selection
 from tests.builders import a_container, a_pod, an_allocation, an_inventory, cut
@@ -57,7 +58,7 @@ def test_one_pod_holds_an_instance_and_the_next_gets_another() -> None:
     books = books_of({0: [SMALL, SMALL]}, 79)
     pods = [put(books, f"p{i}", a_pod(containers=[mig(SMALL)])) for i in range(3)]
     assert pods == ["0:0", "0:1", ""]
-    assert choose.misfit(ask_of(a_pod(containers=[mig(SMALL)])), books) == "0 of 2 such MIG instances free"
+    assert misfit(ask_of(a_pod(containers=[mig(SMALL)])), books) == "0 of 2 such MIG instances free"
 
 
 def test_parts_of_two_pods_never_share_an_instance() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from protos.contract import inventory, mig, names
-from protos.contract.bounds import MIG_PROFILE
+from protos.contract.bounds import GPU_INDEX, MIG_PROFILE
 from protos.contract.inventory import Gpu, Inventory
 
 
@@ -78,3 +78,47 @@ def test_an_instance_that_cannot_be_one_is_refused(index: int, profile: str) -> 
 )
 def test_resources_of_gpus_and_instances_are_ours(resource: str, ours: bool) -> None:
     assert names.DEFAULT_RESOURCES.has(resource) is ours
+
+
+def test_a_place_is_read_from_its_name() -> None:
+    place = mig.Place("GPU-1c", "1g.10gb+me", 4, 1)
+    assert place.name == "GPU-1c/1g.10gb+me@4:1"
+    assert mig.place(place.name) == place
+    assert mig.place(mig.Place("GPU-1c", "7g.80gb", 0, 8).name) == mig.Place("GPU-1c", "7g.80gb", 0, 8)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "GPU-1c", "MIG-1c", "GPU-1c/1g.10gb", "GPU-1c/1g.10gb@3", "GPU-1c/9x@0:1", "GPU-1c/3g.40gb@5:4",
+     "/1g.10gb@0:1",
+     "GPU-1c/1g.10gb@8:1", "GPU-1c/1g.10gb@0:0", "a/b/1g.10gb@0:1", "x" * 300 + "/1g.10gb@0:1"],
+)  # fmt: skip
+def test_other_names_are_no_places(name: str) -> None:
+    assert mig.place(name) is None
+
+
+def test_places_overlap_if_they_share_a_memory_slice_of_one_gpu() -> None:
+    whole, left, right = (
+        mig.Place("a", "7g.80gb", 0, 8),
+        mig.Place("a", "3g.40gb", 0, 4),
+        mig.Place("a", "3g.40gb", 4, 4),
+    )
+    assert whole.overlaps(left) and left.overlaps(whole) and left.overlaps(left)  # noqa: PT018
+    assert not left.overlaps(right) and not right.overlaps(left)  # noqa: PT018
+    assert not left.overlaps(mig.Place("b", "3g.40gb", 0, 4))
+
+
+def test_the_index_of_a_place_is_its_own_and_tells_the_gpu() -> None:
+    every = [
+        (gpu, start, size, rank)
+        for gpu in (0, 1, 31) for start in range(8) for size in range(1, 9 - start) for rank in (0, 15)
+    ]  # fmt: skip
+    indexes = {mig.place_index(*each): each for each in every}
+    assert len(indexes) == len(every)
+    for index, (gpu, start, size, _) in indexes.items():
+        assert mig.ON_DEMAND <= index <= GPU_INDEX.most
+        assert mig.gpu_of(index) == gpu
+        assert mig.shown(index) == (f"{gpu}@{start}" if size == 1 else f"{gpu}@{start}-{start + size - 1}")
+    for wrong in ((32, 0, 1, 0), (0, 8, 1, 0), (0, 0, 0, 0), (0, 0, 9, 0), (0, 0, 1, 16), (-1, 0, 1, 0)):
+        with pytest.raises(ValueError, match="expected a GPU below 32"):
+            mig.place_index(*wrong)

@@ -135,6 +135,26 @@ CASES = [
         ["p/main", "q/main"],
     ),
     Case(
+        "a pod that runs without devices had its turn",
+        [listed("p", main=EMPTY), listed("q", main=EMPTY)],
+        [a_pod("p", running=("main",)), a_pod("q")],
+        ["q/main"],
+    ),
+    Case(
+        "alone it asks: its status may be of a kubelet before",
+        [listed("p", main=EMPTY)],
+        [a_pod("p", running=("main",))],
+        ["p/main"],
+    ),
+    Case(
+        "it is not preferred to a pod that asks again",
+        [listed("p", main=EMPTY), listed("q", main=EMPTY)],
+        [a_pod("p", running=("main",)), a_pod("q", running=("main",))],
+        ["p/main", "q/main"],
+        lambda: record(("uid-q", "main", MEM)),
+        unknown=("q",),
+    ),
+    Case(
         "a pod that was refused has no second chance beside another",
         [listed("p", main=EMPTY), listed("q", main=EMPTY)],
         [a_pod("p"), a_pod("q")],

@@ -33,6 +33,7 @@ def shipped(name: str) -> Machine:
         ("t4x4", {"Tesla T4"}, 4),
         ("t4x1", {"Tesla T4"}, 1),
         ("h100-mig", {"NVIDIA H100 80GB HBM3"}, 8),
+        ("h100-mig-dynamic", {"NVIDIA H100 80GB HBM3"}, 8),
         ("a10x2", {"NVIDIA A10"}, 2),
         ("mixed", {"NVIDIA A100-PCIE-40GB", "Tesla T4"}, 6),
     ],
@@ -46,7 +47,7 @@ def test_the_shipped_machines(name: str, models: set[str], count: int) -> None:
 
 
 def test_every_shipped_machine_is_tested_here() -> None:
-    assert len(fake.shipped()) == 10
+    assert len(fake.shipped()) == 11
 
 
 def test_the_dgx1_has_six_nvlinks_a_gpu() -> None:
@@ -254,3 +255,17 @@ class TestInstances:
     def test_what_cannot_be_is_an_error(self, tmp_path: Path, change: tuple[str, str], says: str) -> None:
         with pytest.raises(FileError, match=says):
             self.read(tmp_path, SPLIT.replace(*change))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "says"),
+    [
+        ("health: mig, memMiB: 81039, instances: [{profile: 1g.10gb}]", "GPU 0 is dynamic and has instances"),
+        ("health: mig, memMiB: 81039, index: 32", "GPU 32 is dynamic: expected an index below 32"),
+        ("health: mig, memMiB: 8191", "GPU 0 is dynamic and has 8191 MiB: expected 8192 to 10238976"),
+        ("health: mig, memMiB: 10238977", "GPU 0 is dynamic and has 10238977 MiB"),
+    ],
+)
+def test_what_a_gpu_cannot_be_of_which_instances_are_made(tmp_path: Path, gpu: str, says: str) -> None:
+    with pytest.raises(FileError, match=says):
+        source(tmp_path, f"gpus: [{{dynamic: true, {gpu}}}]")

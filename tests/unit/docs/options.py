@@ -1,7 +1,11 @@
-"""The options of the commands as they really are, and the tables made of them."""
+"""The options of the commands as they really are, and the tables made of them.
+
+`python -m tests.unit.docs.options` writes the tables into their page.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import typer
@@ -10,10 +14,12 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from deviceplugin.command import command as plugin
 from deviceplugin.limits.command import command as limits
 from deviceplugin.mps.command import command as mps
+from deviceplugin.partitioner.command import command as partitioner
 from deviceplugin.usage.command import command as usage
 from extender.__main__ import app
 from extender.cli.simulate import simulate
 from extender.server.command import command as extender
+from tests.unit.docs.pages import page
 
 Command = TyperCommand | TyperGroup
 
@@ -36,6 +42,7 @@ PROCESSES = {
     "gangshare usage": command(usage),
     "python -m deviceplugin.mps": command(mps),
     "python -m deviceplugin.limits": command(limits),
+    "python -m deviceplugin.partitioner": command(partitioner),
 }
 
 
@@ -75,3 +82,8 @@ def _default(option: TyperOption) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return "" if value in ("", None) else f"`{value}`"
+
+
+if __name__ == "__main__":
+    path, tables = page("docs/options.md"), iter(PROCESSES)
+    path.write_text(re.sub(r"(?m)^\| option \|.*\n(\|.*\n)+", lambda _: f"{table(next(tables))}\n", path.read_text()))

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[3]
-OF_MANIFESTS = (ROOT / "manifests/README.md", ROOT / "manifests/helm/gangshare/README.md")
-PAGES = (ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")), *OF_MANIFESTS)
+OF_ROOT = tuple(ROOT / f"{name}.md" for name in ("README", "SECURITY", "CONTRIBUTING"))
+OF_MANIFESTS = tuple(ROOT / f"manifests{folder}/README.md" for folder in ("", "/samples", "/helm/gangshare"))
+PAGES = (*OF_ROOT, *sorted((ROOT / "docs").glob("*.md")), *OF_MANIFESTS)
+EVERY = (*PAGES, ROOT / "CHANGELOG.md")
+"""The changelog names what is no more, so only some checks are for it."""
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 
@@ -38,6 +41,12 @@ def blocks(of: Path, language: str) -> Iterator[Block]:
         if found["language"] == language:
             text = re.sub(f"^{found['indent']}", "", found["text"], flags=re.MULTILINE)
             yield Block(of, language, text)
+
+
+def files(of: Path) -> dict[str, str]:
+    """The manifests of a page that commands name: YAML blocks whose first line is `# NAME.yaml`."""
+    named = ((re.match(r"# (\S+\.yaml)\n", block.text), block.text) for block in blocks(of, "yaml"))
+    return {found[1]: text for found, text in named if found}
 
 
 def links(of: Path) -> Iterator[str]:

@@ -25,7 +25,7 @@ made of tests, which reach each of these sentences.
 POLICIES = """## Requests that the API server refuses
 
 Admission policies of Gangshare refuse these, so they are all asked wrong. Those of `gangshare-keys` are warnings,
-unless the namespace [denies](operations.md#mistakes-at-kubectl-apply). Policies on Gangshare's own accounts are not
+unless the namespace [denies](events.md#mistakes-at-kubectl-apply). Policies on Gangshare's own accounts are not
 listed.
 """
 FAILED = """## Requests of kube-scheduler that fail

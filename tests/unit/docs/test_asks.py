@@ -25,6 +25,11 @@ SAID = {
     "worker-0": ("2 whole GPUs", Selection()),
     "server": ("2 GiB on one GPU + 2 whole GPUs", Selection()),
     "train": ("2 whole GPUs", Selection()),
+    "share": ("5 GiB on one GPU", Selection()),
+    "big": ("9 whole GPUs", Selection()),
+    "models": ("19 GiB and 25 slices on one GPU", Selection()),
+    "llm": ("8 whole GPUs", Selection()),
+    "workers": ("2 whole GPUs", Selection()),
 }
 """What each pod of the pages asks."""
 WANTED = table(SPECS, "you want", "limits of the container", "annotations of the pod", "read as")
@@ -63,7 +68,7 @@ def pods() -> Iterator[Json]:
                     yield found
                 elif "template" in found.get("spec", {}):
                     template = found["spec"]["template"]
-                    yield {**template, "metadata": {**template["metadata"], "name": found["metadata"]["name"]}}
+                    yield {**template, "metadata": {**template.get("metadata", {}), "name": found["metadata"]["name"]}}
 
 
 CLASSES = [
@@ -73,7 +78,8 @@ CLASSES = [
     for made in yaml.safe_load_all(block.text)
     if made.get("kind") == gpu_class.KIND
 ]
-PODS = {pod["metadata"]["name"]: pod for pod in pods()}
+PODS = {pod["metadata"]["name"]: pod for pod in pods() if parsed(pod)}
+"""Those that request GPUs."""
 
 
 def test_all_pods_of_the_pages_are_looked_at_here() -> None:

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md names files, functions and make targets that exist."""
+"""CONTRIBUTING.md names files and functions that exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from tests.unit.docs.pages import ROOT, anchors, links, page
+from tests.unit.docs.pages import ROOT, page
 
 CONTRIBUTING = page("CONTRIBUTING.md")
 TEXT = CONTRIBUTING.read_text()
@@ -55,22 +55,6 @@ def test_a_file_that_it_names_exists(path: str) -> None:
 def test_a_function_is_in_a_file_that_the_same_item_names(call: re.Match[str], item: str) -> None:
     modules = [span for span in spans(item) if FILE.fullmatch(span) and span.endswith(".py")]
     assert call[1] in OF_TYPER or any(call[1] in defined(path) for path in modules), f"none of {modules} has it"
-
-
-def test_a_make_target_that_it_names_exists() -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    code = [*spans(TEXT), *re.findall(r"^ {4}(.+)$", TEXT, re.MULTILINE)]
-    named = {found for line in code for found in re.findall(r"^make ([a-z-]+)", line)}
-    assert {"setup", "check", "test"} <= named
-    assert named - targets == set()
-
-
-def test_a_link_leads_somewhere() -> None:
-    for target in links(CONTRIBUTING):
-        path, _, fragment = target.partition("#")
-        there = ROOT / path if path else CONTRIBUTING
-        assert there.exists(), target
-        assert not fragment or fragment in anchors(there), target
 
 
 def test_a_walk_through_the_code_has_steps_that_name_functions() -> None:

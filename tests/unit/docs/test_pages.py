@@ -19,14 +19,14 @@ from deviceplugin.usage import metrics as measured
 from extender.metrics import TABLE
 from protos.contract import gpu_class, names
 from tests.unit.docs import options
-from tests.unit.docs.pages import PAGES, ROOT, anchors, blocks, ids, links, page, table
+from tests.unit.docs.pages import EVERY, PAGES, ROOT, anchors, blocks, ids, links, page, table
 
 NAMES = {value for value in vars(names).values() if isinstance(value, str)} | {gpu_class.API_VERSION}
 OF_TESTS = {"GANGSHARE_CACHE"}
 """Read by the tests alone."""
 
 
-@pytest.mark.parametrize("of", PAGES, ids=ids)
+@pytest.mark.parametrize("of", EVERY, ids=ids)
 def test_a_link_leads_somewhere(of: Path) -> None:
     for target in links(of):
         path, _, fragment = target.partition("#")

@@ -21,6 +21,7 @@ from protos.contract.objects import ObjectMeta
 from protos.contract.priority import PriorityClass
 from tests.builders import a_node
 from tests.unit.docs.pages import blocks, page, table
+from tests.unit.docs.typed import steps
 from tests.unit.engine.gang_story import members
 from tests.unit.engine.preemption_story import PreemptionStory, a_single
 
@@ -58,6 +59,10 @@ def printed(command: str) -> str:
 def test_an_example_is_what_the_command_prints(example: str) -> None:
     command, _, output = example.partition("\n")
     assert output == printed(command.removeprefix("$ "))
+
+
+def test_these_are_all_commands_of_the_section() -> None:
+    assert [example.splitlines()[0].removeprefix("$ ") for example in EXAMPLES] == steps("docs/whatif.md", "Ask")
 
 
 def test_the_object_of_the_page_is_a_question_of_the_api() -> None:

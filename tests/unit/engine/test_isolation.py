@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from extender.engine.placement.misfit import Misfit
-from extender.engine.types.effects import Refuse
-from extender.engine.types.events import NamespaceGone, NamespaceSeen, NodeSeen, PodSeen
+from extender.engine.types.effects import PostBinding, Refuse
+from extender.engine.types.events import BindDone, NamespaceGone, NamespaceSeen, NodeSeen, PodSeen
 from gangfilter.table import Phase
 from protos.contract import allocation, names
-from protos.contract.books import ONE_GPU
 from protos.contract.isolation import Isolation
 from protos.contract.namespace import decode
 from protos.contract.objects import Node, Pod
+from protos.contract.served import ONE_GPU
 from tests.builders import a_container, a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, members
 from tests.unit.engine.selections import a_class, named, refusal, woken
@@ -71,6 +71,20 @@ def test_the_allocation_tells_the_plugin_what_to_enforce() -> None:
         told = allocation.decode(story.bind(pod, story.filter(pod)[0]).annotations[names.ALLOCATION])
         assert told is not None
         assert told.isolation == demanded
+
+
+@pytest.mark.parametrize("by", ["namespace", "class"])
+def test_a_demand_that_came_while_the_binding_was_written_holds_once_it_has_failed(by: str) -> None:
+    story = Story(a_host("a"), a_host("c", DRIVER))
+    story.tell(a_class("large"))
+    pod = a_pod("p", mem=4, annotations={names.GPU_CLASS: "large"} if by == "class" else {})
+    assert story.filter(pod, ["a"]) == ["a"]
+    place = story.bind(pod, "a")
+    assert isinstance(place, PostBinding)
+    story.tell(a_namespace("memory") if by == "namespace" else a_class("large", isolation="memory"))
+    story.tell(BindDone(pod.metadata.uid, "lost"))
+    assert isinstance(story.bind(pod, "a"), Refuse)
+    assert story.filter(pod) == ["c"]
 
 
 def test_members_of_a_gang_are_bound_with_their_demand() -> None:

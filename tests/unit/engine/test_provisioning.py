@@ -31,7 +31,7 @@ def short_of_room(**settings: Any) -> GangStory:
     """Five members, and four GPUs; the gang has lacked capacity since its plan failed."""
     world = two_nodes(**settings)
     world.create(*members(5, mem=16))
-    assert look(world) == Orders()
+    assert look(world).asks == []
     return world
 
 
@@ -51,6 +51,26 @@ def test_a_gang_that_lacks_capacity_for_a_while_asks_once_for_all_its_members() 
     orders = look(world, a_request())
     assert orders.asks == []
     assert sorted(pod.name for _, pod in orders.consumers) == ["m0", "m1", "m2", "m3", "m4"]
+
+
+def test_members_name_the_request_before_there_is_one_and_after_it_failed() -> None:
+    """Else an autoscaler would add nodes for them one by one meanwhile."""
+    world = two_nodes()
+    world.create(*members(5, mem=16))
+    first = provisioning.name("default", "g", 1)
+    assert [(request.name, pod.name) for request, pod in look(world).consumers] == [(first, f"m{i}") for i in range(5)]
+    failed = a_request(state="Failed", changed=at_wall(world.now))
+    assert [request.name for request, _ in look(world, failed).consumers] == [first] * 5
+
+
+def test_members_of_a_gang_that_does_not_ask_name_no_request() -> None:
+    """An autoscaler adds nodes for them one by one."""
+    world = two_nodes()
+    kinds = provisioning.POD_SETS + 1
+    for number in range(kinds):
+        world.create(*members(1, least=kinds, prefix=f"k{number}-", mem=number + 1))
+    assert world.why() == "GangCannotFit"
+    assert look(world) == Orders()
 
 
 def test_a_gang_that_fits_on_no_present_node_asks_too() -> None:
@@ -115,6 +135,17 @@ def test_the_request_of_a_gang_that_runs_or_is_gone_is_over() -> None:
     assert look(world, a_request(group="other")).over == [a_request(group="other")]
 
 
+def test_a_podgroup_that_has_lost_its_members_keeps_no_request() -> None:
+    world = two_nodes()
+    world.tell(GroupSeen(VOLCANO, KEY, a_declaration(min_member=5)))
+    world.create(*members(5, least=None, mem=16))
+    assert look(world, a_request()).over == []
+    world.delete("m0")
+    assert look(world, a_request()).over == [], "it may be back in a moment"
+    world.delete("m1", "m2", "m3", "m4")
+    assert look(world, a_request()).over == [a_request()]
+
+
 def test_of_two_attempts_the_earlier_is_over() -> None:
     world = short_of_room()
     assert look(world, a_request(1), a_request(2)).over == [a_request(1)]
@@ -160,4 +191,4 @@ def test_the_state_of_a_request_is_told() -> None:
     world = short_of_room()
     look(world, a_request(state="Accepted"))
     assert world.engine.provisioning.told(KEY).endswith("an autoscaler looks for capacity")
-    assert said(a_request()).endswith("no autoscaler has taken it yet")
+    assert said(a_request()).sentence.endswith("no autoscaler has taken it yet")

@@ -226,7 +226,7 @@ def test_a_queue_says_how_many_pods_wait_as_an_explanation_does() -> None:
     assert read(places.queue(story.engine, "a", story.now))["waiting"] == 4
 
 
-CODES = [row[0] for row in table(page("docs/operations.md"), "code", "sentence (an example)", "what to do")]
+CODES = [row[0] for row in table(page("docs/events.md"), "code", "sentence (an example)", "what to do")]
 FAILED_AT_ADMISSION = {
     "NodeFull", "PodUnknown", "NodeUnknown", "ApiSilent", "OneReplica", "PodEnded", "ClassUnknown",
     "NoIsolation",

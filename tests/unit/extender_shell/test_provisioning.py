@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from extender.engine.gangs import provisioning as planning
 from extender.server import provisioning as desk
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.managed import Writer
@@ -134,6 +135,20 @@ async def test_a_request_that_failed_is_replaced_by_another_attempt(api: Api) ->
         state(api, NAME, "Failed", "no such nodes")
         again = provisioning.name("default", "g1", 2)
         await until(lambda: [each["metadata"]["name"] for each in requests(api)] == [again], "the second attempt alone")
+
+
+async def test_a_failure_is_told_at_once_long_before_the_next_attempt(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "BACKOFF_S", 1e10)
+    monkeypatch.setattr(planning, "LONGEST_S", 1e10)
+    async with asking(api) as cluster:
+        await cluster.ready()
+        members(api, 3)
+        await until(lambda: requests(api), "a request")
+        state(api, NAME, "Failed", "no such nodes")
+        await until(lambda: any("there is no such capacity" in event["message"] for event in events(api)), "told")
+        assert [each["metadata"]["name"] for each in requests(api)] == [NAME]
 
 
 async def test_a_request_of_somebody_else_is_neither_believed_nor_deleted(api: Api) -> None:

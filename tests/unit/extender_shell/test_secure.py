@@ -6,7 +6,7 @@ import datetime as dt
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +205,18 @@ async def test_rights_are_paced_apart_from_tokens_and_remembered_within_a_bound(
         assert await asking.allowed(ada, "/inspect")
 
 
+def offered(context: ssl.SSLContext) -> bytes | None:
+    """The certificate that a client of this server sees."""
+    anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client, server = anybody.wrap_bio(back, there), context.wrap_bio(there, back, server_side=True)
+    for side in (client, server, client):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    return client.getpeercert(binary_form=True)
+
+
 def test_a_certificate_in_files_may_be_replaced_and_one_made_here_is_renewed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +234,12 @@ def test_a_certificate_in_files_may_be_replaced_and_one_made_here_is_renewed(
     (tmp_path / "crt").write_text("half")
     with pytest.raises(SettingsError, match="are no certificate and its key"):
         files._look()
+    stranger = certificate.make(("localhost",), dt.datetime.now(dt.UTC))
+    (tmp_path / "crt").write_bytes(stranger.certificate)
+    served = offered(files.context)
+    with pytest.raises(SettingsError, match="are no certificate and its key"):
+        files._look()
+    assert offered(files.context) == served
     made = tls.ServedCertificate()
     before = made._served
     made._look()

@@ -60,6 +60,8 @@ async def test_inspect_tells_nodes_pods_and_what_waits(cluster: World) -> None:
         "slicesUsed": 0,
         "slices": 0,
         "whole": False,
+        "onDemand": False,
+        "makes": "",
         "pods": [{"namespace": "default", "name": "placed", "uid": uid, "mem": 10, "slices": 0, "whole": False}],
         "otherPods": 0,
     }

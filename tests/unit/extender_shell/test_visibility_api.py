@@ -193,6 +193,28 @@ async def test_who_may_list_pods_of_a_namespace_sees_them_as_a_table(asking: Ask
     assert asking.reviewed == [("ada", "list", "gpupods", MINE)]
 
 
+async def test_who_looks_again_gets_what_has_changed(asking: Asking) -> None:
+    _, first, _ = await asking.get(f"{BASE}/gpunodes?changedSince=")
+    assert ([item["metadata"]["name"] for item in first["items"]], first["metadata"]["partial"]) == (["node-a"], False)
+    again = f"{BASE}/gpunodes?changedSince={first['metadata']['resourceVersion']}"
+    _, same, _ = await asking.get(again)
+    assert (same["items"], same["gone"], same["metadata"]) == ([], [], {**first["metadata"], "partial": True})
+    assert (await asking.get(again, "admin"))[1]["metadata"]["partial"] is False
+    await bound(asking.cluster, MINE, "more", mem=1)
+    changed = same
+    async with asyncio.timeout(10.0):
+        while not changed["items"]:  # a look serves for a moment
+            _, changed, _ = await asking.get(again)
+    (node,) = changed["items"]
+    assert [pod["name"] for pod in node["status"]["gpus"][0]["pods"]] == ["mine", "more"]
+
+
+async def test_pending_pods_can_be_listed_alone(asking: Asking) -> None:
+    await known(asking.cluster, a_pod(asking.cluster, MINE, "late", mem=99))
+    _, found, _ = await asking.get(f"{BASE}/namespaces/{MINE}/gpupods?fieldSelector=status.state%3Dwaiting")
+    assert [item["metadata"]["name"] for item in found["items"]] == ["late"]
+
+
 async def test_and_plain_objects_where_no_table_is_asked_for(asking: Asking) -> None:
     code, found, _ = await asking.get(f"{BASE}/namespaces/{MINE}/gpupods")
     assert (code, found["kind"]) == (200, "GpuPodList")

@@ -16,6 +16,8 @@ from protos.contract import names
 
 PROXY = FrontProxy("CA", ("front-proxy-client", "another"))
 TABLE = (b"accept", b"application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
+PLAIN = (b"accept", b"application/json")
+GPUS = request.target(f"{BASE}/gpus")
 
 
 def a_certificate(name: str) -> dict[str, object]:
@@ -128,10 +130,13 @@ def test_all_else_is_not_found(path: str) -> None:
 
 
 def test_a_client_that_asks_for_a_table_gets_one() -> None:
-    assert request.form("GET", "limit=500", [TABLE]) == "table"
-    assert request.form("GET", "includeObject=Object", [TABLE]) == "table with objects"
-    assert request.form("GET", "watch=false", [(b"accept", b"application/json")]) == "objects"
-    assert request.form("GET", "", [(b"accept", b"application/json;as=Table;v=v1beta1;g=meta.k8s.io")]) == "objects"
+    def form(query: str, accept: tuple[bytes, bytes] = TABLE) -> str:
+        return request.wanted(GPUS, "GET", query, [accept]).form
+
+    assert form("limit=500") == "table"
+    assert form("includeObject=Object") == "table with objects"
+    assert form("watch=false", PLAIN) == "objects"
+    assert form("", (b"accept", b"application/json;as=Table;v=v1beta1;g=meta.k8s.io")) == "objects"
 
 
 @pytest.mark.parametrize(
@@ -148,5 +153,35 @@ def test_a_client_that_asks_for_a_table_gets_one() -> None:
 )
 def test_all_but_get_and_list_of_everything_is_refused(method: str, query: str, status: int) -> None:
     with pytest.raises(Refusal) as refused:
-        request.form(method, query, [TABLE])
+        request.wanted(GPUS, method, query, [TABLE])
     assert refused.value.status == status
+
+
+NODES, PODS = request.target(f"{BASE}/gpunodes"), request.target(f"{BASE}/gpupods")
+
+
+def test_pending_pods_and_nodes_that_have_changed_can_be_listed_alone() -> None:
+    assert request.wanted(PODS, "GET", "fieldSelector=status.state%3Dwaiting", [TABLE]).waiting
+    assert not request.wanted(PODS, "GET", "fieldSelector=", [TABLE]).waiting
+    assert request.wanted(NODES, "GET", "changedSince=", [PLAIN]).since == ("",)
+    assert request.wanted(NODES, "GET", "changedSince=a.b.1%2Cc.d.2", [PLAIN]).since == ("a.b.1", "c.d.2")
+    assert request.wanted(NODES, "GET", "", [PLAIN]).since is None
+
+
+@pytest.mark.parametrize(
+    ("target", "query", "sentence"),
+    [
+        (GPUS, "fieldSelector=status.state%3Dwaiting", "fieldSelector is status.state=waiting, which .* expected none"),
+        (PODS, "fieldSelector=spec.x%3D%1b", "fieldSelector is spec.x=.*expected status.state=waiting"),
+        (PODS._replace(name="p"), "fieldSelector=status.state%3Dwaiting", "expected none"),
+        (PODS, "changedSince=", "expected a list of gpunodes as JSON"),
+        (NODES._replace(name="n"), "changedSince=", "expected a list of gpunodes as JSON"),
+        (NODES, "changedSince=" + "a," * 4, "at most 4 tokens of 64 characters"),
+        (NODES, "changedSince=" + "a" * 65, "at most 4 tokens of 64 characters"),
+    ],
+)
+def test_nothing_else_can(target: request.Target, query: str, sentence: str) -> None:
+    with pytest.raises(Refusal, match=sentence) as refused:
+        request.wanted(target, "GET", query, [PLAIN])
+    assert refused.value.status == HTTPStatus.BAD_REQUEST
+    assert "\x1b" not in refused.value.sentence

@@ -10,10 +10,9 @@ from typing import Any, Literal
 import msgspec
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from google.protobuf.json_format import MessageToDict
 
-from protos.kube import binding
-from protos.kube.client import PROTOBUF, ApiClient
+from extender.sim.apiserver import bodies
+from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials, FixedToken, TokenSource
 
 Play = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -68,9 +67,7 @@ class Script:
 
 
 def _read(body: bytes, content_type: str) -> Any:
-    if content_type == PROTOBUF:
-        return MessageToDict(binding.parsed(body))
-    return msgspec.json.decode(body) if body else None
+    return bodies.decoded(body, content_type) if body else None
 
 
 @asynccontextmanager

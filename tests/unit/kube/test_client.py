@@ -215,19 +215,6 @@ async def test_a_binding_names_node_uid_and_annotations(script: Script) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        (b"{}", "before protobuf"),
-        (b"k8s\0\xff", "expected protobuf"),
-        (b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod", "got v1 Pod"),
-    ],
-)
-def test_what_is_no_binding_is_refused(body: bytes, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        binding.parsed(body)
-
-
-@pytest.mark.parametrize(
     ("code", "reason", "kind"), [(409, "Conflict", errors.Conflict), (404, "NotFound", errors.NotFound)]
 )
 async def test_a_binding_that_is_refused_says_so(

@@ -41,6 +41,7 @@ COMPONENTS: dict[str, Json] = {
     "dashboards": {"grafana": {"dashboards": {"enabled": True}}},
     "mig": {"plugin": {"migStrategy": "mixed"}},
     "mig mig-monitor": {"plugin": {"migStrategy": "mixed", "migMonitor": True}},
+    "mig mig-dynamic": {"plugin": {"migStrategy": "mixed", "migDynamic": True}},
     "memory-units": {"policies": {"memoryUnits": True}},
     "mps": {"mps": {"enabled": True}},
     "provisioning": {"autoscaler": {"provisioningClass": "check-capacity.autoscaling.x-k8s.io"}},

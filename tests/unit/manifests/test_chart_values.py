@@ -14,6 +14,7 @@ import yaml
 from extender.cli import scheduler_config
 from protos.contract import names
 from tests.monitoring.files import RULE
+from tests.unit.docs import typed
 from tests.unit.manifests import chart_values
 from tests.unit.manifests.conftest import CHART, ROOT, Chart, Json, Objects
 from tests.unit.manifests.sameness import OF_HELM
@@ -33,6 +34,7 @@ EVERYTHING: Json = {
     "resourceQuota": {"enabled": True},
     "runtimeClass": {"create": True},
 }
+MONITORS = ROOT / "manifests/components/monitoring/pod-monitors.yaml"
 WORKLOADS = {
     "Deployment/gangshare-scheduler",
     "DaemonSet/gangshare-plugin",
@@ -322,29 +324,52 @@ def test_openshift_lets_each_account_do_what_its_pods_do(chart: Chart) -> None:
     objects = chart.objects(EVERYTHING)
     allowed = objects.of("SecurityContextConstraints")
     assert set(allowed) == {"gangshare-plugin", "gangshare-usage", "gangshare-mps"}
+    check_constraints(objects)
+    administered: Json = {
+        "openshift": {"enabled": True},
+        "plugin": {"migStrategy": "mixed", "migMonitor": True, "isolation": {"mode": "library"}},
+    }
+    check_constraints(chart.objects(administered))
+    dynamic = chart.objects({"openshift": {"enabled": True}, "plugin": {"migStrategy": "mixed", "migDynamic": True}})
+    assert set(dynamic.of("SecurityContextConstraints")) == {"gangshare-plugin", "gangshare-partitioner"}
+    check_constraints(dynamic)
+    helped: Json = {"a": {"isolation": {"mode": "auto", "limitsHelper": True}}}
+    some = chart.objects({"openshift": {"enabled": True}, "plugin": {"configs": helped}})
+    assert set(some.of("SecurityContextConstraints")) == {"gangshare-plugin", "gangshare-limits"}
+    check_constraints(some)
+
+
+def check_constraints(objects: Objects) -> None:
+    """Each account may do what its pods do, and no more."""
+    allowed = objects.of("SecurityContextConstraints")
     for name, one in allowed.items():
         spec = templates(objects)[f"DaemonSet/{name}"]["spec"]
         assert one["users"] == [f"system:serviceaccount:gangshare-system:{spec['serviceAccountName']}"]
         assert one["allowHostPID"] is spec.get("hostPID", False)
-        assert one["allowPrivilegedContainer"] is spec["containers"][0]["securityContext"].get("privileged", False)
+        context = spec["containers"][0]["securityContext"]
+        privileged, added = context.get("privileged", False), context.get("capabilities", {}).get("add", [])
+        assert one["allowPrivilegedContainer"] is privileged
+        assert one["allowedCapabilities"] == added
+        assert one["allowPrivilegeEscalation"] is (privileged or "SYS_ADMIN" in added)
 
 
-PAGES = ("README.md", "docs/helm.md", "manifests/helm/gangshare/README.md")
-COMMANDS = sorted(
-    {
-        line.strip()
-        for of in PAGES
-        for line in (ROOT / of).read_text().splitlines()
-        if line.startswith("    ") and line.strip().startswith("helm ")
-    }
-)
+def test_the_monitors_label_metrics_as_dashboards_and_alerts_need_it(chart: Chart) -> None:
+    files = {one["metadata"]["name"]: one for one in yaml.safe_load_all(MONITORS.read_text())}
+    for name, one in chart.objects(EVERYTHING).of("PodMonitor").items():
+        (made,), (meant,) = one["spec"]["podMetricsEndpoints"], files[name]["spec"]["podMetricsEndpoints"]
+        for key in ("relabelings", "honorLabels"):
+            assert made.get(key) == meant.get(key), (name, key)
+
+
+COMMANDS = sorted({step.line for step in typed.every() if step.line.startswith("helm ")})
 
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_on_the_pages_is_one_that_helm_takes(chart: Chart, line: str) -> None:
     words = shlex.split(line)
-    assert words[1] in ("install", "upgrade", "rollback", "uninstall")
-    known = set(re.findall(r"--[a-z-]+", chart.run(words[1], "--help").stdout))
+    verb = words[1:3] if words[1] == "get" else words[1:2]
+    assert verb[0] in ("get", "install", "upgrade", "rollback", "uninstall")
+    known = set(re.findall(r"--[a-z-]+", chart.run(*verb, "--help").stdout))
     assert {word for word in words if word.startswith("--")} <= known
     assert all((ROOT / word).is_dir() for word in words if word.startswith("manifests/"))
 

@@ -10,7 +10,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from deviceplugin.limits.settings import Settings as LimitsSettings
+from deviceplugin.mps.settings import Settings as MpsSettings
+from deviceplugin.partitioner.settings import Settings as PartitionerSettings
 from deviceplugin.settings import Settings as PluginSettings
+from deviceplugin.usage.settings import Settings as UsageSettings
 from extender.settings import Settings as ExtenderSettings
 from protos import flags
 from protos.contract.flag import Flag, listed
@@ -89,7 +93,17 @@ def test_what_the_process_refuses_is_a_sentence() -> None:
     assert "gangshare process: no such cluster" in result.output
 
 
-@pytest.mark.parametrize(("settings", "needed"), [(ExtenderSettings, {}), (PluginSettings, {"NODE_NAME": "n1"})])
+@pytest.mark.parametrize(
+    ("settings", "needed"),
+    [
+        (ExtenderSettings, {}),
+        (LimitsSettings, {}),
+        (MpsSettings, {}),
+        (PartitionerSettings, {}),
+        (PluginSettings, {"NODE_NAME": "n1"}),
+        (UsageSettings, {"NODE_NAME": "n1"}),
+    ],
+)
 def test_the_default_that_is_written_is_the_default_of_the_field(
     settings: Callable[..., Any], needed: dict[str, str]
 ) -> None:

@@ -21,6 +21,9 @@ from deviceplugin.metrics import Metrics
 from deviceplugin.mps import exchange
 from deviceplugin.mps.partner import Partner
 from deviceplugin.offer import Offer
+from deviceplugin.partitioner import partitions as partitions_module
+from deviceplugin.partitioner.partitions import Partitions
+from deviceplugin.partitioner.protocol import Held
 from deviceplugin.record import Record
 from protos.contract import names
 from protos.contract.allocation import Share
@@ -101,6 +104,22 @@ def _refused_by_library() -> Reason:
     return asyncio.run(asked())
 
 
+def _refused_by_partitioner() -> Reason:
+    """Why a container is refused on a node whose partitioner does not answer."""
+
+    async def asked() -> Reason:
+        async def told(*_: str) -> None: ...
+
+        partitions = Partitions(Path("/nowhere/p.sock"), Held, Metrics(), told)
+        with pytest.raises(RefusedError) as refused:
+            await partitions.have(["GPU-0/1g.10gb@0:1"])
+        return refused.value.reason
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitions_module, "MAKE_S", 0.0)
+        return asyncio.run(asked())
+
+
 P = a_pod("p")
 PART, BESIDE = Share("GPU-0", 0, 4), Share("GPU-1", 1, 4)
 CASES = [
@@ -151,6 +170,12 @@ CASES = [
         "the container has parts of <count> GPUs, and MPS serves one",
         lambda: _refused_by_mps(PART, BESIDE),
         "ask for parts of one GPU, or for a node without the label gangshare.io/mps",
+    ),
+    Case(
+        "MigNotMade",
+        "the MIG instance cannot be made",
+        _refused_by_partitioner,
+        "nothing; if it lasts, the numbers name what the driver or the partitioner says",
     ),
     Case(
         "ClassUnknown",

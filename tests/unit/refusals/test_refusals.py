@@ -25,7 +25,7 @@ MAKERS = (
     "Reason", "AskError", "SelectionError", "QueueError", "SelectorError", "BadValue", "PodGroupError", "RefusedError",
 )  # fmt: skip
 """What makes a sentence of refusal."""
-NEWS = {row[0] for row in table(page("docs/operations.md"), "reason", "message (an example)", "meaning")}
+NEWS = {row[0] for row in table(page("docs/events.md"), "reason", "message (an example)", "meaning")}
 """Codes of Events that tell of a running pod, of a node or of an eviction, and refuse nothing."""
 ELSEWHERE = {"AllocationForged"}
 """Codes of such Events that are also those of refusals."""

@@ -13,6 +13,7 @@ from extender.ui import guard
 from extender.ui.app import App
 from extender.ui.board import Board
 from extender.ui.sources import Rest
+from extender.ui.viewers import Viewer
 from extender.wire import page
 from protos.kube import errors
 
@@ -39,10 +40,22 @@ class Cluster:
     async def rest(self, namespaces: Sequence[str]) -> Rest:
         return Rest(limits=tuple(namespaces))
 
+    async def what_if(self, namespace: str, question: bytes) -> bytes:
+        where = [{"name": "what-if", "node": namespace, "gpus": [1, 256 + 2]}]
+        workload = {"kind": "pod", "namespace": namespace, "name": "w", "verdict": {}, "pods": where}
+        return msgspec.json.encode({"workloads": [workload]})
+
     async def explain(self, namespace: str, name: str) -> bytes:
         if name != "p":
             raise errors.NotFound("GET gpupods", message=f"{name} not found")
-        return msgspec.json.encode({"name": f"{namespace}/{name}"})
+        return msgspec.json.encode({**POD, "namespace": namespace})
+
+
+SHARE = {"uuid": "GPU-3", "index": 3, "mem": 10, "slices": 0, "whole": False}
+POD = {
+    "namespace": "a", "name": "p", "uid": "1", "node": "n1",
+    "allocation": {"v": 1, "unitMiB": 1024, "slicesPerGpu": 100, "containers": {"main": [SHARE]}},
+}  # fmt: skip
 
 
 class Answer:
@@ -59,7 +72,8 @@ class Answer:
 
 
 def app(cluster: Cluster) -> App:
-    return App(DOOR, cluster, Board(cluster, every_s=0.01), "here", "0.1.0")
+    viewer = Viewer(cluster, Board(cluster, every_s=0.01))
+    return App(DOOR, lambda _: viewer, "here", "0.1.0")
 
 
 async def ask(
@@ -95,7 +109,7 @@ async def test_the_url_with_the_token_sets_a_cookie_and_hides_the_token() -> Non
         ([COOKIE], b"", 403),
     ],
 )
-@pytest.mark.parametrize("path", ["/", "/api/snapshot", "/api/stream", "/api/explain/a/p"])
+@pytest.mark.parametrize("path", ["/", "/api/snapshot", "/api/stream", "/api/explain/a/p", "/api/whatif"])
 async def test_strangers_learn_nothing(
     path: str, headers: list[tuple[bytes, bytes]], query: bytes, status: int
 ) -> None:
@@ -134,9 +148,18 @@ async def test_a_hostile_name_stays_a_string_of_json() -> None:
 
 async def test_a_pod_is_explained_and_an_unknown_one_is_an_error() -> None:
     application = app(Cluster())
-    assert (await ask(application, "/api/explain/a/p", HOST, COOKIE)).body == b'{"name":"a/p"}'
+    answer = (await ask(application, "/api/explain/a/p", HOST, COOKIE)).body
+    assert msgspec.json.decode(answer) == {"pod": POD, "held": ["Container main: GPU 3, 10 GiB."]}
     missing = await ask(application, "/api/explain/a/q", HOST, COOKIE)
     assert (missing.status, missing.body) == (404, b'{"error":"q not found"}')
+
+
+async def test_a_what_if_is_asked_and_nonsense_is_an_error() -> None:
+    application = app(Cluster())
+    answer = await ask(application, "/api/whatif", HOST, COOKIE, query=b"of=gpus&amount=2&namespace=a")
+    assert msgspec.json.decode(answer.body)["places"] == ["what-if on a, GPU 1, 0:2"]
+    wrong = await ask(application, "/api/whatif", HOST, COOKIE, query=b"of=gpus&amount=many")
+    assert (wrong.status, wrong.body) == (400, b'{"error":"amount is \'many\': expected a number from 1 to 100000"}')
 
 
 async def test_a_change_comes_by_the_stream_and_reading_ends_with_the_last_tab() -> None:
@@ -189,7 +212,7 @@ async def test_a_cluster_that_fails_is_told_and_so_is_its_return() -> None:
     [
         (errors.NotFound("GET /apis/x/gpunodes"), 502, b"manifests/components/visibility"),
         (errors.Forbidden("GET x", message="no right"), 403, b"no right"),
-        (errors.Unauthorized("GET x"), 502, b"log in again"),
+        (errors.Unauthorized("GET x"), 401, b"log in again"),
     ],
 )
 async def test_what_is_missing_is_named(error: errors.ApiError, status: int, sentence: bytes) -> None:

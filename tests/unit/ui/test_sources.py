@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 import msgspec
+import pytest
 
+from extender.ui import sources
 from extender.ui.sources import MOST_NAMESPACES, Aggregated, Status
 from extender.wire.visibility import GROUP_VERSION
 from protos.kube import errors
@@ -29,6 +31,7 @@ class Server:
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self.answers, self.asked = answers, list[str]()
+        self.params, self.bodies = list[dict[str, str]](), list[Any]()
 
     async def get(self, path: str) -> bytes:
         self.asked.append(path)
@@ -36,7 +39,12 @@ class Server:
             raise errors.Forbidden(f"GET {path}")
         return msgspec.json.encode(self.answers[path])
 
-    async def fetch(self, path: str, decoder: msgspec.json.Decoder[Any]) -> Any:
+    async def post(self, path: str, body: msgspec.Raw) -> bytes:
+        self.bodies.append(msgspec.json.decode(bytes(body)))
+        return await self.get(path)
+
+    async def fetch(self, path: str, decoder: msgspec.json.Decoder[Any], params: Any = None) -> Any:
+        self.params.append(params or {})
         return decoder.decode(await self.get(path))
 
     @property
@@ -51,7 +59,7 @@ async def test_the_aggregated_api_gives_nodes_queues_gangs_and_pending_pods() ->
             f"{BASE}/gpunodes": listed(node),
             f"{BASE}/gpuqueues": listed({"name": "q"}),
             f"{BASE}/gangs": listed(GANG),
-            f"{BASE}/gpupods": listed(*PODS),
+            f"{BASE}/gpupods": listed(PODS[0]),
         }
     )
     source = Aggregated(server.client)
@@ -61,11 +69,48 @@ async def test_the_aggregated_api_gives_nodes_queues_gangs_and_pending_pods() ->
     assert ([queue.name for queue in rest.queues], [gang.name for gang in rest.gangs]) == (["q"], ["g"])
     assert [pod.name for pod in rest.pods] == ["late"]
     assert rest.limits == ()
+    assert server.params[-1] == {"fieldSelector": "status.state=waiting"}
+
+
+async def test_only_nodes_that_have_changed_are_read_again() -> None:
+    def answer(token: str, *names: str, gone: tuple[str, ...] = (), partial: bool = True) -> None:
+        metadata = {"resourceVersion": token, "partial": partial}
+        nodes = listed(*({"name": name} for name in names))
+        server.answers[f"{BASE}/gpunodes"] = {**nodes, "metadata": metadata, "gone": gone}
+
+    async def shown() -> list[str]:
+        return [node.name for node in await source.nodes()]
+
+    server = Server({})
+    source = Aggregated(server.client)
+    answer("one.s.1", "c", "a", partial=False)
+    assert await shown() == ["a", "c"]
+    answer("one.s.2", "b", gone=("a", "never"))
+    assert await shown() == ["b", "c"]
+    answer("two.s.7", "d", partial=False)
+    assert await shown() == ["d"]
+    answer("two.s.8")
+    assert await shown() == ["d"]
+    asked = [params["changedSince"] for params in server.params]
+    assert asked == ["", "one.s.1", "one.s.2", "one.s.2,two.s.7"]
+    for number in range(9):
+        answer(f"r{number}.s.1", partial=False)
+        await shown()
+    assert len(server.params[-1]["changedSince"].split(",")) == 4
+
+
+async def test_all_nodes_are_read_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server({f"{BASE}/gpunodes": {**listed({"name": "n"}), "metadata": {"resourceVersion": "one.s.1"}}})
+    source = Aggregated(server.client)
+    await source.nodes()
+    monkeypatch.setattr(sources, "WHOLE_EVERY_S", 0.0)
+    await source.nodes()
+    assert [params["changedSince"] for params in server.params] == ["", ""]
 
 
 async def test_who_may_not_list_all_namespaces_sees_their_own_and_is_told_so() -> None:
     of = f"{BASE}/namespaces/team-a"
-    server = Server({f"{of}/gangs": listed(GANG), f"{of}/gpupods": listed(*PODS)})
+    server = Server({f"{of}/gangs": listed(GANG), f"{of}/gpupods": listed(PODS[0])})
     rest = await Aggregated(server.client).rest(["team-a", "team-b"])
     assert [gang.name for gang in rest.gangs] == ["g"]
     assert [pod.name for pod in rest.pods] == ["late"]
@@ -90,3 +135,13 @@ async def test_the_status_port_gives_the_same() -> None:
     rest = await source.rest(())
     assert ([queue.name for queue in rest.queues], [pod.name for pod in rest.pods]) == (["q"], ["late"])
     assert msgspec.json.decode(await source.explain("a/b", "p")) == {"name": "\ufffd"}
+
+
+async def test_a_what_if_is_asked_in_its_namespace() -> None:
+    server = Server(
+        {f"{BASE}/namespaces/a/whatifs": {"status": {"verdict": {"state": "now"}}}, "/whatif": {"x": "\x1b"}}
+    )
+    answer = await Aggregated(server.client).what_if("a", b'{"kind":"WhatIf"}')
+    assert msgspec.json.decode(answer) == {"verdict": {"state": "now"}}
+    assert server.bodies == [{"kind": "WhatIf"}]
+    assert msgspec.json.decode(await Status(server.client).what_if("a", b"{}")) == {"x": "\ufffd"}

@@ -184,7 +184,11 @@ def test_a_signal_before_the_end_says_so_in_its_status(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("said", "named"),
-    [(("--pods", "401"), "--pods is 401: expected 1 to 400"), (("--speed", "0"), "--speed is 0: expected")],
+    [
+        (("--ui",), "--ui shows a cluster that stays up: expected --serve or --empty"),
+        (("--pods", "401"), "--pods is 401: expected 1 to 400"),
+        (("--speed", "0"), "--speed is 0: expected"),
+    ],
 )
 def test_a_bad_wish_is_named(said: tuple[str, str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
     ran = gangshare(capsys, "demo", *said)

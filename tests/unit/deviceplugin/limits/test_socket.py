@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from deviceplugin.limits import client, serve
+from deviceplugin import helper_socket
 from deviceplugin.limits.client import Limits
 from deviceplugin.limits.helper import Helper
 from deviceplugin.limits.protocol import Answer, Hello, Limit, LimitError, line, request
-from deviceplugin.limits.serve import Server
-from protos.contract.bounds import LIMITS_LINE
+from deviceplugin.limits.serve import server
+from protos.contract.bounds import HELPER_LINE
 from protos.contract.shared_settings import SettingsError
 from tests.sim.standin_limits import MIB, Driver, make_pod
 
@@ -30,7 +30,7 @@ class Node:
         (folder / "cgroup.controllers").write_text("")
         make_pod(folder, POD)
         self.driver, self.socket = Driver({"GPU-0": 16384 * MIB}), folder / "run" / "limits.sock"
-        self.server, self.limits = Server(self.socket, Helper(self.driver, folder)), Limits(self.socket)
+        self.server, self.limits = server(self.socket, Helper(self.driver, folder)), Limits(self.socket)
 
     async def raw(self, text: bytes) -> bytes:
         """What is answered to this text, b"" if the connection ends."""
@@ -65,13 +65,13 @@ async def test_it_is_asked_and_does_it(node: Node) -> None:
 async def test_only_its_own_user_gets_to_the_socket(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     assert node.socket.stat().st_mode & 0o777 == 0o600
     assert node.socket.parent.stat().st_mode & 0o777 == 0o700
-    monkeypatch.setattr(serve, "peer_user", lambda _: os.geteuid() + 1)
+    monkeypatch.setattr(helper_socket, "peer_user", lambda _: os.geteuid() + 1)
     assert await node.raw(line(ASKED)) == b""
     assert node.driver.limits == {}
 
 
 async def test_the_plugin_believes_no_helper_of_another_user(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "peer_user", lambda _: os.geteuid() + 1)
+    monkeypatch.setattr(helper_socket, "peer_user", lambda _: os.geteuid() + 1)
     with pytest.raises(LimitError, match="listens at"):
         await node.limits.ask(ASKED)
 
@@ -100,15 +100,15 @@ async def test_what_is_not_understood_is_refused_with_a_sentence(node: Node, tex
 async def test_a_message_without_end_or_beyond_the_bound_ends_the_connection(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "REQUEST_S", 0.05)
-    assert await node.raw(b"x" * (3 * LIMITS_LINE.most)) == b""
+    monkeypatch.setattr(helper_socket, "REQUEST_S", 0.05)
+    assert await node.raw(b"x" * (3 * HELPER_LINE.most)) == b""
     assert await node.raw(b"x") == b""
     with pytest.raises(LimitError, match="expected at most"):
-        request(b"x" * (LIMITS_LINE.most + 1))
+        request(b"x" * (HELPER_LINE.most + 1))
 
 
 async def test_a_driver_that_hangs_holds_up_nobody_for_ever(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "BUSY_S", 0.05)
+    monkeypatch.setattr(helper_socket, "BUSY_S", 0.05)
     node.driver.fault = "hang"
     hanging = asyncio.create_task(node.limits.ask(ASKED))
     while not node.server._turn.locked():  # noqa: ASYNC110
@@ -152,7 +152,7 @@ async def test_a_strange_answer_is_no_consent(tmp_path: Path, text: bytes) -> No
 async def test_a_helper_that_starts_anew_takes_its_place(tmp_path: Path) -> None:
     first, second = Node(tmp_path), None
     await first.server.__aenter__()
-    second = Server(first.socket, Helper(first.driver, tmp_path))
+    second = server(first.socket, Helper(first.driver, tmp_path))
     async with second:
         await first.limits.ask(ASKED)
     with pytest.raises(LimitError):
@@ -161,6 +161,6 @@ async def test_a_helper_that_starts_anew_takes_its_place(tmp_path: Path) -> None
 
 async def test_where_it_cannot_listen_it_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    made = Server(tmp_path / "file" / "s.sock", Helper(Driver({}), tmp_path))
+    made = server(tmp_path / "file" / "s.sock", Helper(Driver({}), tmp_path))
     with pytest.raises(SettingsError, match="expected a place for a socket"):
         await made.__aenter__()

@@ -10,6 +10,7 @@ import pytest
 from deviceplugin import devices
 from deviceplugin.devices import Sharing
 from deviceplugin.machine import MpsLevel
+from deviceplugin.metrics import Metrics
 from deviceplugin.mps import answers, exchange, level
 from deviceplugin.mps.answers import Pipes
 from deviceplugin.mps.exchange import Phase, Served, State
@@ -103,6 +104,21 @@ def test_the_level_is_what_holds_for_every_gpu_of_the_node(state: State | None, 
     assert found.compute == compute
     assert why in found.why
     assert bool(found.why) == (compute != "mps")
+
+
+def test_a_metric_tells_the_phase_of_each_gpu_that_is_given_over() -> None:
+    metrics, machine = Metrics(), a_machine(16, 16, 16)
+
+    def told(state: State | None, now: float = NOW) -> dict[str, float]:
+        metrics.count_mps(level.marked(machine, state, now).mps)
+        samples = (sample for family in metrics.mps_gpus.collect() for sample in family.samples)
+        return {sample.labels["phase"]: sample.value for sample in samples}
+
+    state = a_state("serving", "wedged", "serving")
+    assert told(state) == {"serving": 2, "wedged": 1}
+    assert told(a_state("serving")) == {"serving": 1}, "GPUs that are not given over do not count"
+    assert told(state, NOW + level.SILENT_S + 1) == {"silent": 3}
+    assert told(None) == {}
 
 
 def test_a_gpu_in_mig_mode_does_not_count() -> None:

@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from deviceplugin.cgroups import Group
-from deviceplugin.usage.accounting import Placed
 from deviceplugin.usage.holders import Holder, MeasuredContainer, MeasuredPod, MeasuredStatus, Promise
-from deviceplugin.usage.places import Place
+from deviceplugin.usage.places import Place, Placed
 from deviceplugin.usage.processes import Process, Sample
 from protos.contract.inventory import Inventory
 from protos.contract.isolation import Isolation

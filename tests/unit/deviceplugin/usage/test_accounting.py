@@ -7,9 +7,9 @@ import pytest
 from deviceplugin import devices
 from deviceplugin.devices import Sharing
 from deviceplugin.mig.strategy import Strategy
-from deviceplugin.usage.accounting import KEPT_S, PAUSE_S, Accounting, Owner, Placed, Time
+from deviceplugin.usage.accounting import KEPT_S, PAUSE_S, Accounting, Owner, Time
 from deviceplugin.usage.holders import Promise
-from deviceplugin.usage.places import GONE, OUTSIDE
+from deviceplugin.usage.places import GONE, OUTSIDE, Placed
 from deviceplugin.usage.processes import Process, Sample
 from protos.contract.bounds import OWNERS
 from protos.contract.isolation import Isolation
