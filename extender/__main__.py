@@ -24,6 +24,7 @@ from extender.cli.resize_commands import resize
 from extender.cli.ui_command import ui
 from extender.cli.used_commands import idle
 from extender.cli.whatif_command import whatif
+from protos import process
 from protos import usage as command_line
 
 app = plain_typer(
@@ -101,6 +102,7 @@ def simulate(context: typer.Context) -> None:
 
 def main() -> None:
     """The console scripts. A failed command prints one sentence and exits with the error's status."""
+    process.end_on_sigterm()
     of_kubectl = Path(sys.argv[0]).name.startswith("kubectl-")
     try:
         sys.exit(command_line.run(app, "kubectl gangshare" if of_kubectl else "gangshare"))

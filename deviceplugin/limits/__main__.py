@@ -1,13 +1,15 @@
 """`python -m deviceplugin.limits`: the helper that sets limits, in the plugin's image."""
 
-import sys
+from collections.abc import Callable
 
-import typer
+from protos import process
 
-from deviceplugin.limits.command import command
-from protos import usage
+
+def _load() -> Callable[..., None]:
+    from deviceplugin.limits.command import command
+
+    return command
+
 
 if __name__ == "__main__":
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command()(command)
-    sys.exit(usage.run(app, "python -m deviceplugin.limits"))
+    process.run("python -m deviceplugin.limits", _load)

@@ -1,13 +1,15 @@
 """`python -m deviceplugin.mps`: the MPS component, in the plugin's image."""
 
-import sys
+from collections.abc import Callable
 
-import typer
+from protos import process
 
-from deviceplugin.mps.command import command
-from protos import usage
+
+def _load() -> Callable[..., None]:
+    from deviceplugin.mps.command import command
+
+    return command
+
 
 if __name__ == "__main__":
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command()(command)
-    sys.exit(usage.run(app, "python -m deviceplugin.mps"))
+    process.run("python -m deviceplugin.mps", _load)

@@ -265,6 +265,8 @@ def offered(cluster: Cluster) -> set[str]:
 def test_an_uninstallation_leaves_running_pods_and_then_nothing_of_ours(release: Release) -> None:
     cluster = release.cluster
     release.upgrade("visibility.enabled=true", "gate=webhook", "usage.enabled=true", "autoscaler.startupTaint=true")
+    for rollout in steps(PAGE, "Upgrade")[1:]:
+        release.run(rollout)
     release.run(f"kubectl annotate nodes --all {names.CORDONED_GPUS}=none")
     release.run(f"kubectl label nodes --all {names.MPS}=false")
     before = [cluster.pod(name) for name in ("stays", "train-0", "train-1", "train-2")]
