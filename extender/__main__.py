@@ -55,6 +55,7 @@ def options(
 @app.command(context_settings=PASSED_ON, add_help_option=False)
 def extender(context: typer.Context) -> None:
     """Run the scheduler extender."""
+    process.end_on_sigterm()
     with with_process("extender"):
         from extender.server.command import command as run
     _run_process(run, context)
@@ -63,6 +64,7 @@ def extender(context: typer.Context) -> None:
 @app.command(context_settings=PASSED_ON, add_help_option=False)
 def plugin(context: typer.Context) -> None:
     """Run the device plugin of this node."""
+    process.end_on_sigterm()
     with with_process("plugin"):
         from deviceplugin.command import command as run
     _run_process(run, context)
@@ -71,6 +73,7 @@ def plugin(context: typer.Context) -> None:
 @app.command(context_settings=PASSED_ON, add_help_option=False)
 def usage(context: typer.Context) -> None:
     """Run the measurement of this node: what each container uses of its GPUs."""
+    process.end_on_sigterm()
     with with_process("usage"):
         from deviceplugin.usage.command import command as run
     _run_process(run, context)
@@ -102,7 +105,6 @@ def simulate(context: typer.Context) -> None:
 
 def main() -> None:
     """The console scripts. A failed command prints one sentence and exits with the error's status."""
-    process.end_on_sigterm()
     of_kubectl = Path(sys.argv[0]).name.startswith("kubectl-")
     try:
         sys.exit(command_line.run(app, "kubectl gangshare" if of_kubectl else "gangshare"))

@@ -89,7 +89,8 @@ def pods_by_gpu(engine: Engine, books: NodeBooks) -> dict[str, list[Holder]]:
     holders: dict[str, list[Holder]] = {}
     for uid, entry in books.entries.items():
         for uuid, demand in entry.charges.items():
-            holder = Holder(**_ref(engine, uid), mem=demand.mem, slices=demand.slices, whole=demand.whole)
+            about = {**_ref(engine, uid), "queue": _queue(engine, uid)}
+            holder = Holder(**about, mem=demand.mem, slices=demand.slices, whole=demand.whole)
             holders.setdefault(uuid, []).append(holder)
     return holders
 

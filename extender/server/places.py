@@ -14,7 +14,7 @@ from extender.engine.state.node_state import NodeState
 from extender.server import inspect, verdicts
 from extender.server.desk import Pieces, Refusal, current, wanted
 from extender.server.listings import listed_queue
-from extender.wire.answers import GpuPage, Node, NodePage
+from extender.wire.answers import GpuPage, Link, Node, NodePage
 from extender.wire.listings import QueuePage, Waiter
 from protos.contract.isolation import INSTANCE
 from protos.contract.queue import shown
@@ -32,14 +32,21 @@ def node(engine: Engine, name: str) -> Pieces:
     if state is None or not state.seen:
         raise Refusal(HTTPStatus.NOT_FOUND, f"{name}: no such node")
     yield b""
-    yield msgspec.json.encode(page(engine, state))
+    yield msgspec.json.encode(whole(engine, state))
 
 
 def page(engine: Engine, state: NodeState) -> NodePage:
-    """All about one node."""
+    """What lists show of one node."""
     fields = inspect.node_fields(engine, state)
     free = {"cpu": shown("cpu", max(0, state.room("cpu"))), "memory": f"{max(0, state.room('memory')) // GIB}Gi"}
     return NodePage(**fields, verdict=verdicts.of_node(Node(**fields), state), free=free)
+
+
+def whole(engine: Engine, state: NodeState) -> NodePage:
+    """All about one node, with the links between its GPUs."""
+    found = state.books.inventory.links if state.books is not None else ()
+    links = tuple(Link(gpus=(a, b), kind=kind) for a, b, kind in found)
+    return msgspec.structs.replace(page(engine, state), links=links)
 
 
 def gpu(engine: Engine, uuid: str) -> Pieces:

@@ -69,6 +69,8 @@ class App:
             case ["stream"]:
                 cursor = parse_qs(query.decode("latin-1")).get("cursor", [""])[0]
                 await self._stream(viewer.board, cursor, receive, send)
+            case ["links", node]:
+                await _json(send, views.links(await viewer.source.node(node)))
             case ["explain", namespace, name]:
                 await _json(send, views.explained(await viewer.source.explain(namespace, name)))
             case ["whatif"]:

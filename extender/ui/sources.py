@@ -47,6 +47,8 @@ class Source(Protocol):
 
     async def nodes(self) -> Sequence[page.Node]: ...
 
+    async def node(self, name: str) -> answers.NodePage: ...
+
     async def rest(self, namespaces: Sequence[str]) -> Rest:
         """Of the same look as the nodes, which were asked for before. The viewer is known to see `namespaces`."""
         ...
@@ -75,6 +77,7 @@ class _List(msgspec.Struct, Generic[T], frozen=True):
 
 
 _nodes = msgspec.json.Decoder(_List[visibility.GpuNodeStatus])
+_node, _page = msgspec.json.Decoder(_Item[answers.NodePage]), msgspec.json.Decoder(answers.NodePage)
 _queues = msgspec.json.Decoder(_List[listings.Queue])
 _gangs = msgspec.json.Decoder(_List[visibility.GangStatus])
 _pods = msgspec.json.Decoder(_List[answers.Pod])
@@ -106,6 +109,9 @@ class Aggregated:
             self._nodes.pop(name, None)
         self._remember(found.metadata.resource_version)
         return [self._nodes[name] for name in sorted(self._nodes)]
+
+    async def node(self, name: str) -> answers.NodePage:
+        return (await self._client.fetch(paths.path(GROUP_VERSION, "gpunodes", name=name), _node)).status
 
     def _remember(self, token: str) -> None:
         replica = token.partition(".")[0]
@@ -162,6 +168,9 @@ class Status:
     async def nodes(self) -> Sequence[page.Node]:
         self._read = await self._client.fetch("/inspect", _books)
         return [views.node(views.full(node)) for node in self._read.nodes]
+
+    async def node(self, name: str) -> answers.NodePage:
+        return await self._client.fetch(f"/inspect/{quote(name, safe='')}", _page)
 
     async def rest(self, namespaces: Sequence[str]) -> Rest:  # noqa: ARG002  # it shows all
         queues = await self._client.fetch("/queues", _all_queues)

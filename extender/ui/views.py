@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from extender.wire import page, visibility, whatif
-from extender.wire.answers import Gang, Holder, Node, Pod, WaitingPod
+from extender.wire.answers import Gang, Holder, Node, NodePage, Pod, WaitingPod
 from extender.wire.listings import Queue
 from protos.contract import mig
 from protos.contract.allocation import Allocation, Share
@@ -89,6 +89,7 @@ def _gpu_state(gpu: visibility.GpuStatus) -> page.GpuState:
 def _holder(holder: Holder, unit: int) -> page.Holder:
     return page.Holder(
         pod=text(f"{holder.namespace}/{holder.name}") if holder.name else None,
+        queue=text(holder.queue),
         memory=holder.mem * unit,
         slices=holder.slices,
         whole=holder.whole,
@@ -185,6 +186,14 @@ def full(node: Node) -> visibility.GpuNodeStatus:
         for gpu in node.gpus
     )
     return visibility.GpuNodeStatus(**{**asdict(node), "gpus": gpus})
+
+
+def links(node: NodePage) -> page.Links:
+    """The links between the GPUs of a node, as a table."""
+    kinds = {pair: text(link.kind) for link in node.links for pair in (link.gpus, link.gpus[::-1])}
+    linked = sorted({index for pair in kinds for index in pair})
+    rows = (tuple(kinds.get((a, b), "") for b in linked) for a in linked)
+    return page.Links(gpus=tuple(map(mig.shown, linked)), rows=tuple(rows))
 
 
 def explained(answer: bytes) -> page.Explained:

@@ -52,6 +52,7 @@ class Holder(Ref, frozen=True, kw_only=True):
     mem: int
     slices: int
     whole: bool
+    queue: str = ""
 
 
 class Gpu(Shape, frozen=True, kw_only=True):
@@ -100,12 +101,21 @@ class Node(Shape, frozen=True, kw_only=True):
     """Why not better, as the node itself says."""
 
 
+class Link(Shape, frozen=True, kw_only=True):
+    """What joins two GPUs of a node, by index: NV<n>, PIX, PXB, PHB, NODE or SYS, as in `nvidia-smi topo -m`."""
+
+    gpus: tuple[int, int]
+    kind: str
+
+
 class NodePage(Node, frozen=True, kw_only=True):
     """All about one node."""
 
     verdict: Verdict = Verdict()
     free: Mapping[str, str] = {}
     """What its pods leave of its CPU and memory."""
+    links: tuple[Link, ...] = ()
+    """Between its GPUs; a list of nodes has none."""
 
 
 class GpuPage(Shape, frozen=True, kw_only=True):

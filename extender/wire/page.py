@@ -21,6 +21,7 @@ class Holder(Shape, frozen=True, kw_only=True):
 
     pod: str | None = None
     """NAMESPACE/NAME."""
+    queue: str = ""
     memory: int = 0
     """MiB."""
     slices: int = 0
@@ -143,6 +144,13 @@ class Explained(Shape, frozen=True, kw_only=True):
 
     pod: msgspec.Raw
     held: tuple[str, ...] = ()
+
+
+class Links(Shape, frozen=True, kw_only=True):
+    """What joins each two GPUs of a node; "" if nothing is known of them. Each row is as long as `gpus`."""
+
+    gpus: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
 
 
 class Answered(Shape, frozen=True, kw_only=True):

@@ -19,7 +19,8 @@ class Shown:
         """Each node that is shown otherwise than before has another stamp."""
         if engine is not self._engine:  # another process
             self._engine, self._known = engine, {}
-        seen = {name: (stamp(state), places.page(engine, state)) for name, state in engine.nodes.items()}
+        queues = engine.tenancy.queues.epoch
+        seen = {name: (stamp(state, queues), places.page(engine, state)) for name, state in engine.nodes.items()}
         for name in seen.keys() & self._known.keys():
             (now, page), (before, other) = seen[name], self._known[name]
             assert page == other or now != before, (name, page, other)

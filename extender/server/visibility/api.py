@@ -159,7 +159,7 @@ class Api:
 
     def _changed(self, resource: Resource, listing: List, view: View, tokens: Sequence[str]) -> Pieces:
         """The nodes that have changed since one of these tokens, or all."""
-        for _ in self._changes.look(view.engine.nodes, view.now):
+        for _ in self._changes.look(view.engine.nodes, view.engine.tenancy.queues.epoch, view.now):
             yield b""
         found = self._changes.since(tokens, view.sight)
         metadata = {"resourceVersion": found.token, "partial": found.changed is not None}

@@ -21,12 +21,12 @@ MOST_GONE = 1000
 """Deleted nodes that are remembered. A caller whose token is older than the first of them reads all nodes."""
 FRESH_S = 1.0
 """A look serves all callers for so long."""
-Stamp = tuple[int, tuple[Reason, ...]]
+Stamp = tuple[int, tuple[Reason, ...], int]
 
 
-def stamp(state: NodeState) -> Stamp:
-    """Differs whenever something differs that is shown of the node."""
-    return state.version, state.told
+def stamp(state: NodeState, queues: int) -> Stamp:
+    """Differs whenever something differs that is shown of the node. `queues`: counts changes of the queues."""
+    return state.version, state.told, queues
 
 
 class Since(NamedTuple):
@@ -49,26 +49,26 @@ class Changes:
         self._forgotten = 0
         """The number of the last change that is not remembered."""
 
-    def look(self, nodes: Mapping[str, NodeState], now: float) -> Generator[None, None, None]:
+    def look(self, nodes: Mapping[str, NodeState], queues: int, now: float) -> Generator[None, None, None]:
         """Compare all nodes with the last look, unless that was just now. Other work may run at each pause."""
         if now - self._looked < FRESH_S:
             return
         self._looked = now
         for count, name in enumerate(dict.fromkeys([*nodes, *self._nodes])):
             state, known = nodes.get(name), self._nodes.get(name)
-            if state is None or known is None or known[0] != stamp(state):
-                self._see(name, state)
+            if state is None or known is None or known[0] != stamp(state, queues):
+                self._see(name, state, queues)
             if count % SLICE == 0:
                 yield
 
-    def _see(self, name: str, state: NodeState | None) -> None:
+    def _see(self, name: str, state: NodeState | None, queues: int) -> None:
         if state is None or not items.tells(state):
             self._leave(name)
             return
         self._number += 1
         self._nodes.pop(name, None)
         self._gone.pop(name, None)
-        self._nodes[name] = stamp(state), self._number
+        self._nodes[name] = stamp(state, queues), self._number
 
     def _leave(self, name: str) -> None:
         if self._nodes.pop(name, None) is not None:

@@ -75,14 +75,14 @@ def nodes(view: View, namespace: str) -> Listing:  # noqa: ARG001
     """The nodes that tell of GPUs."""
     wanted = view.engine.nodes if view.names is None else view.names
     for state in current(view.engine.nodes, sorted(wanted)):
-        yield _node(view, state) if tells(state) else None
+        yield _node(view, places.page(view.engine, state)) if tells(state) else None
 
 
 def node(view: View, namespace: str, name: str) -> Listing:  # noqa: ARG001
     """A node by name."""
     state = view.engine.nodes.get(name)
     if state is not None and tells(state):
-        yield _node(view, state)
+        yield _node(view, places.whole(view.engine, state))
 
 
 def tells(state: NodeState) -> bool:
@@ -96,11 +96,10 @@ def _gpus(view: View, state: NodeState) -> Iterator[Item]:
             yield Item("", f"{state.name}-{mig.shown(gpu.index).replace(':', '.')}", gpu)
 
 
-def _node(view: View, state: NodeState) -> Item:
-    page = places.page(view.engine, state)
+def _node(view: View, page: answers.NodePage) -> Item:
     seen, others = _seen(view.sight, page.unplaced)
     own = {"gpus": tuple(_statuses(view, page)), "unplaced": seen, "other_unplaced": others}
-    return Item("", state.name, wire.GpuNodeStatus(**{**asdict(page), **own}))
+    return Item("", page.name, wire.GpuNodeStatus(**{**asdict(page), **own}))
 
 
 def _statuses(view: View, node: answers.NodePage) -> Iterator[wire.GpuStatus]:

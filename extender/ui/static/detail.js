@@ -1,6 +1,7 @@
 // The panel: a pod's explanation, a GPU, a gang or a queue.
 import { ago, at, button, count, duration, keyOf, make, memory } from "./dom.js";
 import { account } from "./lists.js";
+import { linksOf } from "./links.js";
 import { sentence } from "./map.js";
 
 /** Where the focus was, and the list that it was in: a row may have been drawn anew since. */
@@ -89,6 +90,7 @@ export function showGpu(node, board, explain) {
     if (gpu.others) items.push(make("li", "", {}, `${count(gpu.others, "pod")} that you may not see`));
     if (items.length) content.push(make("ul", "", {}, ...items));
   }
+  if (node.gpus.length > 1) content.push(linksOf(node.name));
   open(board ? "GPU" : "Node", board ? `${node.name}, GPU ${board.id}` : node.name, ...content);
 }
 

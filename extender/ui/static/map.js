@@ -48,9 +48,9 @@ function fill(amount, name) {
 }
 
 /** A card of a node; GPUs that the choice does not name are faint. */
-export function card(node, view) {
+export function card(node, view, queues) {
   const cells = boards(node).map(({ id, parts }) => {
-    const fits = parts.some((gpu) => gpuFits(gpu, view));
+    const fits = parts.some((gpu) => gpuFits(gpu, view, queues));
     const label = parts.map(sentence).join("; ");
     const tank = make("span", "tank", {}, ...parts.map(part));
     return make("span", `board${parts.length > 1 ? " cut" : ""}${fits ? "" : " faint"}`, { role: "gridcell", "data-cell": "", tabindex: -1, "aria-label": label, title: label }, tank, make("small", "", { "aria-hidden": "true" }, id));

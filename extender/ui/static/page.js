@@ -17,11 +17,13 @@ const LATE = Number.MAX_VALUE;
 const CLOCK_MS = 15000;
 const store = new Store();
 let view = views.read();
+/** The chosen queue and those below it. */
+let queues = new Set();
 let most = 1;
 let asked = false;
 
 const lists = {
-  nodes: new Windowed(at("nodes"), { height: 90, least: 300, draw: (node) => card(node, view), open: (node, cell) => showGpu(node, boards(node)[cell], explain) }),
+  nodes: new Windowed(at("nodes"), { height: 90, least: 300, draw: (node) => card(node, view, queues), open: (node, cell) => showGpu(node, boards(node)[cell], explain) }),
   queues: new Windowed(at("queues"), { height: 62, draw: (queue) => queueRow(queue, most), open: (queue) => showQueue(queue, () => choose({ queue: queue.name })) }),
   gangs: new Windowed(at("gangs"), { height: 70, draw: gangRow, open: (gang) => showGang(gang, store.workloads, explain) }),
   line: new Windowed(at("line"), { height: 70, draw: podRow, open: (pod) => explain(keyOf(pod)) }),
@@ -104,8 +106,9 @@ function show(name, items, total, anew) {
 }
 
 function draw(anew = false) {
-  const nodes = store.nodes.filter((node) => views.nodeFits(node, view));
-  const fitting = store.workloads.filter((one) => views.workloadFits(one, view));
+  queues = views.below(store.queues, view.queue);
+  const nodes = store.nodes.filter((node) => views.nodeFits(node, view, queues));
+  const fitting = store.workloads.filter((one) => views.workloadFits(one, view, queues));
   const [gangs, pods] = ["gang", "pod"].map((kind) => fitting.filter((one) => one.kind === kind));
   const all = (kind) => store.workloads.filter((one) => one.kind === kind).length;
   const before = most;

@@ -23,23 +23,31 @@ function haystack(object, words) {
 const wordsOfNode = (node) => [node.name, ...node.gpus.flatMap((gpu) => gpu.holders.map((holder) => holder.pod || ""))];
 const wordsOfWorkload = (one) => [`${one.namespace}/${one.name}`, one.queue, one.gang];
 
-/** Whether a GPU is among those that the choice names. */
-export const gpuFits = (gpu, view) =>
+/** The names of the queues below the one that is chosen, and its own; none if none is chosen. */
+export function below(queues, chosen) {
+  const found = new Set(chosen ? [chosen] : []);
+  for (const queue of queues) if (found.has(queue.parent)) found.add(queue.name);
+  return found;
+}
+
+/** Whether a GPU is among those that the choice names. `queues`: those that `below` names. */
+export const gpuFits = (gpu, view, queues) =>
   (!view.model || gpu.model === view.model) &&
   (!view.state || gpu.state === view.state) &&
-  (!view.namespace || gpu.holders.some((holder) => holder.pod?.startsWith(`${view.namespace}/`)));
+  (!(view.namespace || queues.size) || gpu.holders.some((holder) =>
+    (!view.namespace || holder.pod?.startsWith(`${view.namespace}/`)) && (!queues.size || queues.has(holder.queue))));
 
 /** Whether the map shows a node. */
-export function nodeFits(node, view) {
+export function nodeFits(node, view, queues) {
   if (view.q && !haystack(node, wordsOfNode).includes(view.q.toLowerCase())) return false;
-  return !(view.model || view.state || view.namespace) || node.gpus.some((gpu) => gpuFits(gpu, view));
+  return !(view.model || view.state || view.namespace || queues.size) || node.gpus.some((gpu) => gpuFits(gpu, view, queues));
 }
 
 /** Whether the lists show a gang or pending pod. */
-export const workloadFits = (one, view) =>
+export const workloadFits = (one, view, queues) =>
   (!view.q || haystack(one, wordsOfWorkload).includes(view.q.toLowerCase())) &&
   (!view.namespace || one.namespace === view.namespace) &&
-  (!view.queue || one.queue === view.queue);
+  (!queues.size || queues.has(one.queue));
 
 /** The values that the filters offer. */
 export function offers(store) {

@@ -62,7 +62,10 @@ async def test_inspect_tells_nodes_pods_and_what_waits(cluster: World) -> None:
         "whole": False,
         "onDemand": False,
         "makes": "",
-        "pods": [{"namespace": "default", "name": "placed", "uid": uid, "mem": 10, "slices": 0, "whole": False}],
+        "pods": [
+            {"namespace": "default", "name": "placed", "uid": uid, "mem": 10, "slices": 0, "whole": False}
+            | {"queue": "default"}
+        ],
         "otherPods": 0,
     }
     (placed,) = told["pods"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from extender.engine.types.events import NodeGone, NodeSeen
+from extender.engine.types.events import NodeGone, NodeSeen, QueueSeen
 from extender.server.visibility import changes
 from extender.server.visibility.changes import Changes, Since
 from extender.server.visibility.items import Sight
+from protos.contract.queue import Queue
 from tests.builders import a_node, a_pod, newer
 from tests.unit.engine.story import Story
 
@@ -23,7 +24,7 @@ class Caller:
 
     def look(self) -> Since:
         self.now += changes.FRESH_S
-        for _ in self.changes.look(self.story.engine.nodes, self.now):
+        for _ in self.changes.look(self.story.engine.nodes, self.story.engine.tenancy.queues.epoch, self.now):
             pass
         found = self.changes.since([self.token], self.sight)
         self.token = found.token
@@ -121,3 +122,11 @@ def test_what_an_operator_wrote_wrongly_is_a_change() -> None:
     caller.story.tell(NodeSeen(msgspec.structs.replace(node, metadata=newer(node.metadata, annotations=wrong))))
     assert caller.story.engine.nodes["a"].version == version
     assert caller.look().changed == A
+
+
+def test_another_queue_is_a_change_of_all_nodes_since_pods_may_be_in_it() -> None:
+    caller = a_caller("a", "b")
+    caller.look()
+    caller.story.tell(QueueSeen(Queue(name="new")))
+    assert caller.look().changed == frozenset({"a", "b"})
+    assert caller.look().changed == frozenset()

@@ -16,7 +16,7 @@ from protos.contract import names
 from protos.contract.gpu_class import GpuClass
 from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, a_declaration, members
-from tests.unit.engine.test_queues import OWN, in_queue
+from tests.unit.engine.test_queues import OWN, a_queue, in_queue
 from tests.unit.extender_shell.test_line import a_busy_node, big, single, waits
 
 
@@ -117,3 +117,14 @@ def test_ages_are_written_as_kubectl_writes_them() -> None:
 
 def test_an_object_has_no_empty_fields_in_its_metadata() -> None:
     assert Item("", "a", GangStatus(namespace="", name="a", phase="")).metadata() == {"name": "a"}
+
+
+def test_a_node_has_its_links_when_it_is_asked_for_alone_and_pods_have_their_queue() -> None:
+    story = GangStory(a_node("n1", 16, 16, links=((0, 1, "NV4"),)))
+    story.tell(a_queue("a"))
+    story.start(a_pod("p", mem=4, annotations=in_queue("a")))
+    view = seen_by(story, "default")
+    ((node,), (listed,)) = found(items.node(view, "", "n1")), found(items.nodes(view, ""))
+    assert [(link.gpus, link.kind) for link in node.links] == [((0, 1), "NV4")]
+    assert listed.links == ()
+    assert {holder.queue for gpu in listed.gpus for holder in gpu.pods} == {"a"}

@@ -14,7 +14,7 @@ from extender.ui.app import App
 from extender.ui.board import Board
 from extender.ui.sources import Rest
 from extender.ui.viewers import Viewer
-from extender.wire import page
+from extender.wire import answers, page
 from protos.kube import errors
 
 DOOR = guard.Local("secret", 8000)
@@ -36,6 +36,9 @@ class Cluster:
         if self.error is not None:
             raise self.error
         return list(self.shown)
+
+    async def node(self, name: str) -> answers.NodePage:
+        return answers.NodePage(name=name, links=(answers.Link(gpus=(0, 1), kind="NV4"),))
 
     async def rest(self, namespaces: Sequence[str]) -> Rest:
         return Rest(limits=tuple(namespaces))
@@ -152,6 +155,11 @@ async def test_a_pod_is_explained_and_an_unknown_one_is_an_error() -> None:
     assert msgspec.json.decode(answer) == {"pod": POD, "held": ["Container main: GPU 3, 10 GiB."]}
     missing = await ask(application, "/api/explain/a/q", HOST, COOKIE)
     assert (missing.status, missing.body) == (404, b'{"error":"q not found"}')
+
+
+async def test_the_links_of_a_node_are_a_table() -> None:
+    answer = (await ask(app(Cluster()), "/api/links/n1", HOST, COOKIE)).body
+    assert msgspec.json.decode(answer) == {"gpus": ["0", "1"], "rows": [["", "NV4"], ["NV4", ""]]}
 
 
 async def test_a_what_if_is_asked_and_nonsense_is_an_error() -> None:

@@ -81,7 +81,11 @@ def test_search_and_filters_choose_and_are_kept_in_the_url(site: Site, tab: Page
     page.select_option("#model", "NVIDIA L4")
     wait_for_names(page, [f"l4-{i}" for i in range(7)])
     page.click("#clear")
+    page.select_option("#queue", "research")
+    wait_for_names(page, ["a100-9", "a100-mig-0", "a100-mig-1", *(f"h100-{i}" for i in range(6))])
+    page.wait_for_function("() => document.querySelectorAll('#line .row').length === 2")
     page.select_option("#queue", "vision")
+    wait_for_names(page, [])
     page.wait_for_function("() => document.querySelectorAll('#line .row').length === 1")
     page.select_option("#namespace", "prod")
     page.wait_for_function("() => !document.querySelector('#line-none').hidden")
@@ -119,6 +123,18 @@ def test_a_click_on_a_gpu_names_its_pods_and_each_can_be_explained(site: Site, t
     assert "h100-0, GPU 2" in panel
     page.locator("#detail").get_by_role("button", name="research/train-2").click()
     wait_for_panel(page, "research/train-2 is pending")
+
+
+def test_links_between_the_gpus_of_a_node_are_shown_on_demand(site: Site, tab: Page) -> None:
+    page = site.visit(tab)
+    page.locator(".node", has_text="h100-0").locator("[data-cell]").nth(2).click()
+    page.get_by_role("button", name="Links between its GPUs").click()
+    page.locator(".links table").wait_for()
+    assert page.locator(".links tbody tr").first.inner_text().split() == ["0", "–", *["NV18"] * 3, *["SYS"] * 4]
+    assert page.locator(".links .nvlink").count() == 24
+    page.locator(".node", has_text="l4-1").locator("[data-cell]").first.click()
+    page.get_by_role("button", name="Links between its GPUs").click()
+    wait_for_panel(page, "Node l4-1 tells no links.")
 
 
 def test_a_gang_shows_why_it_waits_and_its_members(site: Site, tab: Page) -> None:
@@ -212,12 +228,11 @@ def test_the_theme_is_the_systems_or_the_chosen_one(site: Site, tab: Page) -> No
     ground = "getComputedStyle(document.body.parentElement).backgroundColor"
     light = page.evaluate(ground)
     page.emulate_media(color_scheme="dark")
-    dark = page.evaluate(ground)
-    assert light != dark
+    page.wait_for_function(f"() => {ground} !== '{light}'")
     page.select_option("#theme", "light")
-    assert page.evaluate(ground) == light
+    page.wait_for_function(f"() => {ground} === '{light}'")
     page.reload()
-    assert page.evaluate(ground) == light
+    page.wait_for_function(f"() => {ground} === '{light}'")
 
 
 def test_a_phone_needs_no_sideways_scrolling(site: Site, tab: Page) -> None:
@@ -237,12 +252,16 @@ def test_print_shows_all_nodes_that_are_chosen(site: Site, tab: Page) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("panel", ["", "pod=research%2Fsegment-0"])
+@pytest.mark.parametrize("panel", ["", "links", "pod=research%2Fsegment-0"])
 def test_axe_finds_nothing(site: Site, tab: Page, theme: Any, panel: str) -> None:
     pytest.importorskip("axe_playwright_python", reason="axe-core is missing: make setup")
     tab.emulate_media(color_scheme=theme, reduced_motion="reduce")
-    page = site.visit(tab, panel)
-    if panel:
+    page = site.visit(tab, panel if "=" in panel else "")
+    if panel == "links":
+        page.locator(".node", has_text="h100-0").locator("[data-cell]").first.click()
+        page.get_by_role("button", name="Links between its GPUs").click()
+        page.locator(".links table").wait_for()
+    elif panel:
         wait_for_panel(page, "What to do")
     else:
         page.locator("#whatif").click()

@@ -137,6 +137,14 @@ async def test_the_status_port_gives_the_same() -> None:
     assert msgspec.json.decode(await source.explain("a/b", "p")) == {"name": "\ufffd"}
 
 
+async def test_one_node_is_read_with_its_links() -> None:
+    node = {"name": "n", "links": [{"gpus": [0, 1], "kind": "NV4"}]}
+    server = Server({f"{BASE}/gpunodes/n": {"status": node}, "/inspect/n": node})
+    for source in (Aggregated(server.client), Status(server.client)):
+        (link,) = (await source.node("n")).links
+        assert (link.gpus, link.kind) == ((0, 1), "NV4")
+
+
 async def test_a_what_if_is_asked_in_its_namespace() -> None:
     server = Server(
         {f"{BASE}/namespaces/a/whatifs": {"status": {"verdict": {"state": "now"}}}, "/whatif": {"x": "\x1b"}}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from extender.ui import changes, views
 from extender.ui.changes import MOST_KEPT, History, Seen
 from extender.wire import listings, page
-from extender.wire.answers import Gpu, Holder, Node, WaitingPod
+from extender.wire.answers import Gpu, Holder, Link, Node, NodePage, WaitingPod
 
 POD = Holder(namespace="team-a", name="p", uid="u", mem=4, slices=0, whole=False)
 NAMELESS = Holder(uid="v", mem=4, slices=0, whole=False)
@@ -53,6 +53,14 @@ def test_amounts_are_in_mib_and_hidden_pods_have_no_name() -> None:
     shown = gpu(pods=(POD, NAMELESS), mem_used=8, other_pods=2)
     assert (shown.memory, shown.used, shown.others) == (16 * 1024, 8 * 1024, 2)
     assert [(each.pod, each.memory) for each in shown.holders] == [("team-a/p", 4096), (None, 4096)]
+
+
+def test_links_are_a_table_of_the_gpus_that_have_some() -> None:
+    links = (Link(gpus=(2, 0), kind="NV4"), Link(gpus=(0, 1), kind="SYS\x1b"))
+    table = views.links(NodePage(name="n", links=links))
+    assert table.gpus == ("0", "1", "2")
+    assert table.rows == (("", "SYS\ufffd", "NV4"), ("SYS\ufffd", "", ""), ("NV4", "", ""))
+    assert views.links(NodePage(name="n")) == page.Links()
 
 
 def test_names_of_tenants_are_printable_and_short() -> None:

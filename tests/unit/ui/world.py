@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -19,7 +20,8 @@ MANY = 5000
 
 
 def holder(pod: str, gib: int = 0, **fields: bool) -> page.Holder:
-    return page.Holder(pod=pod, memory=gib * GIB, **fields)
+    queue = "production" if pod.startswith("prod/") else "llm"
+    return page.Holder(pod=pod, memory=gib * GIB, queue=queue, **fields)
 
 
 def gpu(index: int, model: str, state: page.GpuState, *holders: page.Holder, why: str | None = None) -> page.Gpu:
@@ -140,6 +142,11 @@ class World:
 
     async def nodes(self) -> Sequence[page.Node]:
         return list(self.shown)
+
+    async def node(self, name: str) -> answers.NodePage:
+        pairs = combinations(range(8), 2) if name.startswith("h100") else ()
+        links = (answers.Link(gpus=(a, b), kind="NV18" if a // 4 == b // 4 else "SYS") for a, b in pairs)
+        return answers.NodePage(name=name, links=tuple(links))
 
     async def rest(self, namespaces: Sequence[str]) -> Rest:
         return self.rested
