@@ -15,17 +15,18 @@ async function show(node, box) {
   try {
     const answer = await fetch(`api/links/${encodeURIComponent(node)}`);
     const found = await answer.json();
-    box.replaceChildren(answer.ok ? table(node, found) : found.error);
+    box.replaceChildren(...(answer.ok ? table(node, found) : [found.error]));
   } catch {
     box.replaceChildren("The server of the page does not answer.");
   }
 }
 
 function table(node, { gpus, rows }) {
-  if (!gpus.length) return `Node ${node} tells no links.`;
+  if (!gpus.length) return [`Node ${node} tells no links.`];
   const head = (id, scope) => make("th", "", { scope }, id);
   const lines = rows.map((kinds, row) =>
     make("tr", "", {}, head(gpus[row], "row"), ...kinds.map((kind, column) => make("td", kind.startsWith("NV") ? "nvlink" : "", {}, row === column ? "–" : kind || "?"))));
-  return make("div", "wide-table", { tabindex: 0, role: "region", "aria-label": `Links of ${node}` }, make("table", "", {}, make("caption", "", {}, MEANING),
-    make("thead", "", {}, make("tr", "", {}, head("GPU", "col"), ...gpus.map((id) => head(id, "col")))), make("tbody", "", {}, ...lines)));
+  const heads = make("tr", "", {}, head("GPU", "col"), ...gpus.map((id) => head(id, "col")));
+  const drawn = make("table", "", {}, make("thead", "", {}, heads), make("tbody", "", {}, ...lines));
+  return [make("p", "", {}, MEANING), make("div", "wide-table", { tabindex: 0, role: "region", "aria-label": `Links of ${node}` }, drawn)];
 }
