@@ -24,7 +24,6 @@ from extender.cli.resize_commands import resize
 from extender.cli.ui_command import ui
 from extender.cli.used_commands import idle
 from extender.cli.whatif_command import whatif
-from protos import process
 from protos import usage as command_line
 
 app = plain_typer(
@@ -55,7 +54,6 @@ def options(
 @app.command(context_settings=PASSED_ON, add_help_option=False)
 def extender(context: typer.Context) -> None:
     """Run the scheduler extender."""
-    process.end_on_sigterm()
     with with_process("extender"):
         from extender.server.command import command as run
     _run_process(run, context)
@@ -64,7 +62,6 @@ def extender(context: typer.Context) -> None:
 @app.command(context_settings=PASSED_ON, add_help_option=False)
 def plugin(context: typer.Context) -> None:
     """Run the device plugin of this node."""
-    process.end_on_sigterm()
     with with_process("plugin"):
         from deviceplugin.command import command as run
     _run_process(run, context)
@@ -73,7 +70,6 @@ def plugin(context: typer.Context) -> None:
 @app.command(context_settings=PASSED_ON, add_help_option=False)
 def usage(context: typer.Context) -> None:
     """Run the measurement of this node: what each container uses of its GPUs."""
-    process.end_on_sigterm()
     with with_process("usage"):
         from deviceplugin.usage.command import command as run
     _run_process(run, context)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from protos import process
+
 EXTRA = ("aiohttp", "extender.sim", "extender.cli.demo")
 """Modules of the extra `demo`. The images have none of them; without the extra there is no aiohttp."""
 OF_PROCESSES = (
@@ -33,7 +35,8 @@ def with_demo(needs: str) -> Iterator[None]:
 
 @contextmanager
 def with_process(name: str) -> Iterator[None]:
-    """Wraps imports of a process. If this installation has user commands only, the error says so."""
+    """Wraps imports of a process, which SIGTERM ends. If this installation has user commands only, the error tells."""
+    process.end_on_sigterm()
     with _told(OF_PROCESSES, f"gangshare {name} is not part of this installation: pip install gangshare"):
         yield
 

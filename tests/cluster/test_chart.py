@@ -148,6 +148,44 @@ def test_what_the_api_server_asks_is_trusted_by_the_name_of_this_namespace(relea
         wait_for(renewed, 60, f"new certificate of {kind}")
 
 
+A_PROXY = """
+import signal, urllib.error, urllib.request
+own = open("/var/run/secrets/kubernetes.io/serviceaccount/token").read()
+for who, headers in {"own": {"Authorization": f"Bearer {own}"}, "other": {"Authorization": "Bearer x"}, "none": {}}.items():
+    try:
+        asked = urllib.request.Request("http://127.0.0.1:8080/api/snapshot", headers=headers)
+        print(who, urllib.request.urlopen(asked).status, flush=True)
+    except urllib.error.HTTPError as error:
+        print(who, error.status, error.read().decode(), flush=True)
+signal.signal(signal.SIGTERM, lambda *_: exit())
+signal.pause()
+"""
+"""Stands in for a login proxy. It passes the token of its account, then a wrong one, then none. It fails until the page
+listens, and is started again."""
+
+
+def test_the_page_beside_a_login_proxy_asks_the_api_server_with_the_viewers_token(
+    release: Release, built: Mapping[str, builds.Built]
+) -> None:
+    command = ["/opt/gangshare/bin/python", "-c", A_PROXY]
+    ports = [{"name": "login", "containerPort": 4180}]
+    proxy = {"name": "login", "image": built["extender"].name, "command": command, "ports": ports}
+    values = {"visibility": {"enabled": True}, "page": {"enabled": True, "proxy": [proxy]}}
+    (release.cluster.dir / "page.json").write_text(json.dumps(values))
+
+    release.upgrade(f"visibility.enabled=true --values {release.cluster.dir / 'page.json'}")
+
+    def answers() -> dict[str, str]:
+        told = release.run(f"kubectl --namespace {NAMESPACE} logs deployment/gangshare-page --container login")
+        return {who: said for who, _, said in (line.partition(" ") for line in told.splitlines())}
+
+    said = wait_for(lambda: found if len(found := answers()) == 3 else None, 120, "three answers of the page")
+    assert said["own"].startswith("403 ")
+    assert f"system:serviceaccount:{NAMESPACE}:gangshare-page" in said["own"]
+    assert said["other"].startswith("401 ")
+    assert said["none"].startswith("401 ")
+
+
 def test_a_node_gets_the_plugin_of_its_label_and_its_pods_run_on(release: Release) -> None:
     cluster = release.cluster
     before = cluster.pod("stays")

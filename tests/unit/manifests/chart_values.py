@@ -51,6 +51,7 @@ BY_PATH: dict[str, Json] = {
     "memoryUnit": {"type": ["string", "integer"], "pattern": "^([0-9]*)([GM]iB)?$"},
     "scheduler.replicas": {"type": "integer", "minimum": 0},
     "slicesPerGpu": {"type": "integer", "minimum": 1},
+    "page.proxy": NAMED,
     "usage.idleEventsSeconds": {"type": "number", "minimum": 0},
     "usage.markIdleSeconds": {"type": "number", "minimum": 0},
     "scheduler.podDisruptionBudget.minAvailable": {"type": ["integer", "string"]},

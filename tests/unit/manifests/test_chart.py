@@ -22,6 +22,9 @@ OVERLAYS: dict[str, Json] = {
     "gpushare": {"layout": "gpushare"},
 }
 """The values that make each overlay."""
+_OF_PAGE = yaml.safe_load_all((MANIFESTS / "components/page/deployment.yaml").read_text())
+PROXY = next(one["spec"]["template"]["spec"]["containers"][1:] for one in _OF_PAGE if one["kind"] == "Deployment")
+"""The login proxy of the component."""
 DRIVER: Json = {"plugin": {"isolation": {"mode": "driver"}}}
 COMPONENTS: dict[str, Json] = {
     "autoscaler": {"autoscaler": {"startupTaint": True}},
@@ -50,6 +53,7 @@ COMPONENTS: dict[str, Json] = {
     "usage usage-events": {"usage": {"enabled": True, "overuseEvents": True}},
     "usage usage-idle": {"usage": {"enabled": True, "markIdleSeconds": 300}},
     "visibility": {"visibility": {"enabled": True}},
+    "visibility page": {"visibility": {"enabled": True}, "page": {"enabled": True, "proxy": PROXY}},
     "void-policy": {"policies": {"void": True}},
     "volume-mounts": {"plugin": {"deviceListStrategy": "volume-mounts"}},
 }

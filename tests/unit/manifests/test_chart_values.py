@@ -20,10 +20,12 @@ from tests.unit.manifests.conftest import CHART, ROOT, Chart, Json, Objects
 from tests.unit.manifests.sameness import OF_HELM
 
 pytestmark = pytest.mark.timeout(900)  # the first test may build helm
+PROXY: Json = {"name": "login", "image": "proxy", "ports": [{"name": "login", "containerPort": 4180}]}
 EVERYTHING: Json = {
     "gate": "webhook",
     "scheduler": {"operators": True},
     "visibility": {"enabled": True},
+    "page": {"enabled": True, "proxy": [PROXY]},
     "dcgmExporter": {"enabled": True},
     "plugin": {"isolation": {"mode": "auto", "onMismatch": "evict"}, "deviceListStrategy": "cdi-cri"},
     "usage": {"enabled": True, "overuseEvents": True},
@@ -37,6 +39,7 @@ EVERYTHING: Json = {
 MONITORS = ROOT / "manifests/components/monitoring/pod-monitors.yaml"
 WORKLOADS = {
     "Deployment/gangshare-scheduler",
+    "Deployment/gangshare-page",
     "DaemonSet/gangshare-plugin",
     "DaemonSet/gangshare-usage",
     "DaemonSet/gangshare-mps",
@@ -71,6 +74,8 @@ def test_helm_finds_no_fault_in_the_chart(chart: Chart) -> None:
         ({"scheduler": {"leaderElection": {"renewDeadline": "1m"}}}, "renewDeadline"),
         ({"layout": "shared", "visibility": {"enabled": True}}, "layout is shared: visibility"),
         ({"layout": "standalone", "gate": "policy"}, "expected gate: none"),
+        ({"page": {"enabled": True}}, "visibility.enabled is false: expected true"),
+        ({"visibility": {"enabled": True}, "page": {"enabled": True}}, "expected your login proxy"),
         ({"plugin": {"isolation": {"onMismatch": "evict"}}}, "expected driver or auto"),
     ],
 )
@@ -106,7 +111,7 @@ def test_accounts_of_ones_own_are_named_everywhere(chart: Chart) -> None:
     objects = chart.objects(
         EVERYTHING | {"scheduler": mine["scheduler"], "plugin": EVERYTHING["plugin"] | mine["plugin"]}
     )
-    assert set(objects.of("ServiceAccount")) == {"plug", "gangshare-usage", "gangshare-mps"}
+    assert set(objects.of("ServiceAccount")) == {"plug", "gangshare-usage", "gangshare-mps", "gangshare-page"}
     assert objects.of("ServiceAccount")["plug"]["metadata"]["annotations"] == {"a": "b"}
     text = yaml.safe_dump_all(objects.all, width=10_000)
     assert set(re.findall(r"system:serviceaccount:gangshare-system:([a-z-]+)", text)) == {
@@ -123,7 +128,7 @@ def test_accounts_of_ones_own_are_named_everywhere(chart: Chart) -> None:
     assert bound == {"sched", "plug", "gangshare-usage"}
     assert flows == {"sched", "plug"}
     accounts = {template["spec"]["serviceAccountName"] for template in templates(objects).values()}
-    assert accounts == {"sched", "plug", "gangshare-usage", "gangshare-mps"}
+    assert accounts == {"sched", "plug", "gangshare-usage", "gangshare-mps", "gangshare-page"}
 
 
 def test_images_come_from_the_registry_with_its_secrets(chart: Chart) -> None:
@@ -143,7 +148,8 @@ def test_images_come_from_the_registry_with_its_secrets(chart: Chart) -> None:
             found[container["name"]] = container["image"], container.get("imagePullPolicy")
     plugin = "registry.example.com/gangshare/plugin:0.1.0"
     assert found == {
-        "extender": ("registry.example.com/gangshare/extender:7", "Always"),
+        **dict.fromkeys(("extender", "page"), ("registry.example.com/gangshare/extender:7", "Always")),
+        "login": ("proxy", None),
         "kube-scheduler": ("registry.example.com/registry.k8s.io/kube-scheduler:v1.35.2", None),
         **dict.fromkeys(("plugin", "usage", "mps"), (plugin, None)),
     }
