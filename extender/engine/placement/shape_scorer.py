@@ -87,7 +87,7 @@ class Single:
 
     def __init__(self, shape: Shape, ask: PodAsk) -> None:
         self._shape, self._ask, self._cpu = shape, ask, shape.cpu
-        self._count = ask.containers[0].gpus
+        self._count, self._only_whole = ask.containers[0].gpus, ask.only_whole
         self._demands: dict[Kind, Demand | None] = {}
 
     def standing(self, present: Present, books: NodeBooks) -> int | None:
@@ -112,7 +112,7 @@ class Single:
                     before, after = rest, thousandths(units - mem, parts - slices, gpus.size, gpus.per_gpu)
                     break
             else:
-                return gpus.short_of_whole if self._ask.only_whole else gpus.short
+                return gpus.short_of_whole if self._only_whole else gpus.short
         rates = present.usable.rates(present.cpu - self._cpu)
         now = worth(present, rates)
         left = now[0] - rates.loss(now, before, after)
