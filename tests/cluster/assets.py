@@ -47,7 +47,7 @@ CLUSTER_TOOLS = tuple(tool for tool in PACKAGES if tool not in _OF_OTHERS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """A Go module whose programs are built as they are, by the folders below its cmd."""
+    """A Go module whose programs are built as they are."""
 
     name: str
     path: str
@@ -55,6 +55,11 @@ class Module:
     language: str
     """The version of Go that its go.mod demands."""
     commands: tuple[str, ...]
+    cmd: str = "/cmd/{}"
+    """The package of a command, below the module."""
+
+    def package(self, command: str) -> str:
+        return self.path + self.cmd.format(command)
 
 
 CONTAINERD = Module(
@@ -65,6 +70,14 @@ CONTAINERD = Module(
     commands=("containerd", "containerd-shim-runc-v2"),
 )
 HELM = Module(name="helm", path="helm.sh/helm/v3", version="3.22.0", language="1.26.0", commands=("helm",))
+LOGIN_PROXY = Module(
+    name="oauth2-proxy",
+    path="github.com/oauth2-proxy/oauth2-proxy/v7",
+    version="7.15.6",
+    language="1.26.0",
+    commands=("oauth2-proxy",),
+    cmd="",
+)
 
 
 class MissingAsset(Exception):
@@ -139,6 +152,11 @@ def helm(say: Callable[[str], None] = print) -> Path:
     return _of_module(HELM, say) / "helm"
 
 
+def login_proxy(say: Callable[[str], None] = print) -> Path:
+    """The program oauth2-proxy, built when not cached; raises MissingAsset."""
+    return _of_module(LOGIN_PROXY, say) / "oauth2-proxy"
+
+
 def _of_module(module: Module, say: Callable[[str], None]) -> Path:
     """The folder of a module's programs, built when not cached; raises MissingAsset."""
     home = cache() / f"{module.name}-{module.version}"
@@ -155,11 +173,11 @@ def _of_module(module: Module, say: Callable[[str], None]) -> Path:
 def _build_module(module: Module, missing: Iterable[str], source: Path, programs: Path) -> None:
     required = f"require {module.path} v{module.version}"
     (source / "go.mod").write_text(f"module node\ngo {module.language}\n{required}\n")
-    imports = "".join(f'import _ "{module.path}/cmd/{name}"\n' for name in module.commands)
+    imports = "".join(f'import _ "{module.package(name)}"\n' for name in module.commands)
     (source / "tools.go").write_text(f"//go:build tools\n\npackage node\n\n{imports}")
     _go(source, "mod", "tidy")
     for name in missing:
-        _go(source, "build", "-trimpath", "-ldflags=-s -w", "-o", str(source / name), f"{module.path}/cmd/{name}")
+        _go(source, "build", "-trimpath", "-ldflags=-s -w", "-o", str(source / name), module.package(name))
         (source / name).rename(programs / name)
 
 

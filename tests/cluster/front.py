@@ -25,8 +25,11 @@ NOBODY = "nobody"
 """A Service without endpoints."""
 
 
-def up(folder: Path) -> Cluster:
-    """A cluster without nodes and schedulers, whose API server resolves no Services but those of external names."""
+def up(folder: Path, more: Sequence[str] = ()) -> Cluster:
+    """A cluster without nodes and schedulers, whose API server resolves no Services but those of external names.
+
+    `more`: further flags of the API server.
+    """
     authority = Authority(folder / "proxy")
     proxy = authority.issue("proxy", user=FRONT_PROXY)
     flags = [
@@ -38,6 +41,7 @@ def up(folder: Path) -> Cluster:
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         f"--proxy-client-cert-file={proxy.certificate}",
         f"--proxy-client-key-file={proxy.key}",
+        *more,
     ]
     controllers = ["--controllers=*,-node-lifecycle-controller"]
     return Cluster.up(nodes=0, scheduler=False, apiserver_args=flags, controller_manager_args=controllers)

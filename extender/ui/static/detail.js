@@ -1,4 +1,5 @@
 // The panel: a pod's explanation, a GPU, a gang or a queue.
+import { ask } from "./ask.js";
 import { ago, at, button, count, duration, keyOf, make, memory } from "./dom.js";
 import { account } from "./lists.js";
 import { linksOf } from "./links.js";
@@ -50,19 +51,18 @@ function* sentences(pod) {
   if (pod.node) yield `It is on node ${pod.node}.`;
 }
 
-/** Asks the cluster about a pod, NAMESPACE/NAME. */
-export async function showPod(key, ask) {
+/** Asks the cluster about a pod, NAMESPACE/NAME. `whatIf(namespace, queue)` makes a button for a pending one. */
+export async function showPod(key, whatIf) {
   const slash = key.indexOf("/");
   const path = [key.slice(0, slash), key.slice(slash + 1)].map(encodeURIComponent).join("/");
   open("Pod", key, line("The cluster is asked."));
   const mine = asked;
   let content;
   try {
-    const answer = await fetch(`api/explain/${path}`);
-    const found = await answer.json();
-    content = answer.ok ? [...explanation(key, found), found.pod.node ? null : ask(key.slice(0, slash), found.pod.queue)] : [line(found.error)];
-  } catch {
-    content = [line("The server of the page does not answer.")];
+    const found = await ask(`explain/${path}`);
+    content = [...explanation(key, found), found.pod.node ? null : whatIf(key.slice(0, slash), found.pod.queue)];
+  } catch (error) {
+    content = [line(error.message)];
   }
   if (mine === asked) at("detail-body").replaceChildren(...content.filter(Boolean));
 }

@@ -1,4 +1,5 @@
 // The links between the GPUs of a node, when the viewer asks for them.
+import { ask } from "./ask.js";
 import { button, make } from "./dom.js";
 
 const MEANING = "NV4 is 4 NVLinks. PIX, PXB, PHB, NODE and SYS are ways over PCIe, from near to far.";
@@ -13,11 +14,9 @@ export function linksOf(node) {
 async function show(node, box) {
   box.replaceChildren("The cluster is asked.");
   try {
-    const answer = await fetch(`api/links/${encodeURIComponent(node)}`);
-    const found = await answer.json();
-    box.replaceChildren(...(answer.ok ? table(node, found) : [found.error]));
-  } catch {
-    box.replaceChildren("The server of the page does not answer.");
+    box.replaceChildren(...table(node, await ask(`links/${encodeURIComponent(node)}`)));
+  } catch (error) {
+    box.replaceChildren(error.message);
   }
 }
 

@@ -1,16 +1,16 @@
 // Reads the snapshot, and then what changes.
+import { ask } from "./ask.js";
+
 const AGAIN_MS = 2000, FAILED_MS = 5000;
 
 /** Calls `start(snapshot)`, `change(delta)` and `trouble(sentence)` until the page is closed. */
 export async function follow(on) {
   try {
-    const answer = await fetch("api/snapshot");
-    const found = await answer.json();
-    if (!answer.ok) throw new Error(found.error);
+    const found = await ask("snapshot");
     on.start(found);
     listen(found.cursor, on);
   } catch (error) {
-    on.trouble(error instanceof TypeError ? "The server of the page does not answer." : String(error.message || error));
+    on.trouble(error.message);
     setTimeout(() => follow(on), FAILED_MS);
   }
 }

@@ -1,4 +1,5 @@
 // The panel that asks what would become of pods that do not exist.
+import { ask } from "./ask.js";
 import { count, make } from "./dom.js";
 import { line, open } from "./detail.js";
 
@@ -36,20 +37,19 @@ export function showWhatIf({ namespace, queue, nodes }) {
     field("with more nodes like", "like", like), known,
     field("so many", "more", number(1)),
     make("button", "plain", { type: "submit" }, "Ask"));
-  const answer = make("div", "answer", { role: "status" });
-  form.addEventListener("submit", (event) => { event.preventDefault(); ask(form, answer); });
-  open("Nothing is created", "What if?", line("What would become of pods like these?"), form, answer);
+  const box = make("div", "answer", { role: "status" });
+  form.addEventListener("submit", (event) => { event.preventDefault(); answer(form, box); });
+  open("Nothing is created", "What if?", line("What would become of pods like these?"), form, box);
 }
 
-async function ask(form, box) {
+async function answer(form, box) {
   box.replaceChildren(line("The cluster is asked."));
   const given = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
   try {
-    const answer = await fetch(`api/whatif?${given}`);
-    const found = await answer.json();
-    box.replaceChildren(...(answer.ok ? told(found, given) : [line(found.error)]).filter(Boolean));
-  } catch {
-    box.replaceChildren(line("The server of the page does not answer."));
+    const found = await ask(`whatif?${given}`);
+    box.replaceChildren(...told(found, given).filter(Boolean));
+  } catch (error) {
+    box.replaceChildren(line(error.message));
   }
 }
 

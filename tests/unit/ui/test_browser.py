@@ -149,6 +149,26 @@ def test_an_unknown_pod_is_an_answer(site: Site, tab: Page) -> None:
     wait_for_panel(page, "gone not found")
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"status": 401, "json": {}}, "Your login has ended: reload this page."),
+        (
+            {"status": 302, "headers": {"location": "https://login.example.com/"}},
+            "Your login has ended: reload this page.",
+        ),
+        ({"status": 502, "body": "<html>"}, "The server of the page failed with status 502."),
+        ({"status": 403, "json": {"error": "you may not"}}, "you may not"),
+        (None, "The server of the page does not answer."),
+    ],
+)
+def test_what_fails_is_told_in_a_sentence(site: Site, tab: Page, answer: dict[str, Any] | None, said: str) -> None:
+    page = site.visit(tab)
+    page.route("**/api/explain/**", lambda route: route.abort() if answer is None else route.fulfill(**answer))
+    page.locator("#line [data-cell]").first.click()
+    wait_for_panel(page, said)
+
+
 def test_hostile_names_are_text(site: Site, tab: Page) -> None:
     page = site.visit(tab)
     tab.on("dialog", lambda _: pytest.fail("a name ran"))
