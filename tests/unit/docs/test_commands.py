@@ -15,6 +15,7 @@ from tests.unit.docs.pages import PAGES, ROOT, ids, page
 
 COMMANDS = options.commands()
 FOREIGN = {
+    "--cookie-refresh",  # oauth2-proxy
     "--build-arg",
     "--enable-provisioning-requests",
     "--feature-gates",

@@ -149,13 +149,16 @@ def test_an_unknown_pod_is_an_answer(site: Site, tab: Page) -> None:
     wait_for_panel(page, "gone not found")
 
 
+LOGIN_ENDED = "Your login has ended: reload this page."
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ({"status": 401, "json": {}}, "Your login has ended: reload this page."),
+        ({"status": 401, "json": {}}, LOGIN_ENDED),
         (
             {"status": 302, "headers": {"location": "https://login.example.com/"}},
-            "Your login has ended: reload this page.",
+            LOGIN_ENDED,
         ),
         ({"status": 502, "body": "<html>"}, "The server of the page failed with status 502."),
         ({"status": 403, "json": {"error": "you may not"}}, "you may not"),
