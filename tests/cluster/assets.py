@@ -57,6 +57,8 @@ class Module:
     commands: tuple[str, ...]
     cmd: str = "/cmd/{}"
     """The package of a command, below the module."""
+    folder: str = ""
+    """A folder of the module that is kept, too."""
 
     def package(self, command: str) -> str:
         return self.path + self.cmd.format(command)
@@ -77,6 +79,14 @@ LOGIN_PROXY = Module(
     language="1.26.0",
     commands=("oauth2-proxy",),
     cmd="",
+)
+PROMETHEUS_OPERATOR = Module(
+    name="prometheus-operator",
+    path="github.com/prometheus-operator/prometheus-operator",
+    version="0.85.0",
+    language="1.24.0",
+    commands=("operator",),
+    folder="example/prometheus-operator-crd",
 )
 
 
@@ -157,6 +167,12 @@ def login_proxy(say: Callable[[str], None] = print) -> Path:
     return _of_module(LOGIN_PROXY, say) / "oauth2-proxy"
 
 
+def prometheus_operator(say: Callable[[str], None] = print) -> tuple[Path, Path]:
+    """The Prometheus Operator and the folder of its definitions, built when not cached; raises MissingAsset."""
+    programs = _of_module(PROMETHEUS_OPERATOR, say)
+    return programs / "operator", programs.parent / "files"
+
+
 def _of_module(module: Module, say: Callable[[str], None]) -> Path:
     """The folder of a module's programs, built when not cached; raises MissingAsset."""
     home = cache() / f"{module.name}-{module.version}"
@@ -176,6 +192,9 @@ def _build_module(module: Module, missing: Iterable[str], source: Path, programs
     imports = "".join(f'import _ "{module.package(name)}"\n' for name in module.commands)
     (source / "tools.go").write_text(f"//go:build tools\n\npackage node\n\n{imports}")
     _go(source, "mod", "tidy")
+    if module.folder:
+        kept = Path(_go(source, "list", "-m", "-f", "{{.Dir}}", module.path).strip()) / module.folder
+        shutil.copytree(kept, programs.parent / "files", dirs_exist_ok=True)
     for name in missing:
         _go(source, "build", "-trimpath", "-ldflags=-s -w", "-o", str(source / name), module.package(name))
         (source / name).rename(programs / name)
