@@ -57,8 +57,8 @@ class Module:
     commands: tuple[str, ...]
     cmd: str = "/cmd/{}"
     """The package of a command, below the module."""
-    folder: str = ""
-    """A folder of the module that is kept, too."""
+    folders: tuple[str, ...] = ()
+    """Folders of the module whose files are kept, too."""
 
     def package(self, command: str) -> str:
         return self.path + self.cmd.format(command)
@@ -86,8 +86,18 @@ PROMETHEUS_OPERATOR = Module(
     version="0.85.0",
     language="1.24.0",
     commands=("operator",),
-    folder="example/prometheus-operator-crd",
+    folders=("example/prometheus-operator-crd",),
 )
+KARPENTER = Module(
+    name="karpenter",
+    path="sigs.k8s.io/karpenter",
+    version="1.14.0",
+    language="1.26.0",
+    commands=("kwok",),
+    cmd="/{}",
+    folders=("kwok/charts/crds", "kwok/apis/crds"),
+)
+"""With the provider that its own tests have, whose nodes are objects."""
 
 
 class MissingAsset(Exception):
@@ -173,6 +183,12 @@ def prometheus_operator(say: Callable[[str], None] = print) -> tuple[Path, Path]
     return programs / "operator", programs.parent / "files"
 
 
+def karpenter(say: Callable[[str], None] = print) -> tuple[Path, Path]:
+    """Karpenter and the folder of its definitions, built when not cached; raises MissingAsset."""
+    programs = _of_module(KARPENTER, say)
+    return programs / "kwok", programs.parent / "files"
+
+
 def _of_module(module: Module, say: Callable[[str], None]) -> Path:
     """The folder of a module's programs, built when not cached; raises MissingAsset."""
     home = cache() / f"{module.name}-{module.version}"
@@ -192,9 +208,9 @@ def _build_module(module: Module, missing: Iterable[str], source: Path, programs
     imports = "".join(f'import _ "{module.package(name)}"\n' for name in module.commands)
     (source / "tools.go").write_text(f"//go:build tools\n\npackage node\n\n{imports}")
     _go(source, "mod", "tidy")
-    if module.folder:
-        kept = Path(_go(source, "list", "-m", "-f", "{{.Dir}}", module.path).strip()) / module.folder
-        shutil.copytree(kept, programs.parent / "files", dirs_exist_ok=True)
+    whole = Path(_go(source, "list", "-m", "-f", "{{.Dir}}", module.path).strip())
+    for folder in module.folders:
+        shutil.copytree(whole / folder, programs.parent / "files", dirs_exist_ok=True)
     for name in missing:
         _go(source, "build", "-trimpath", "-ldflags=-s -w", "-o", str(source / name), module.package(name))
         (source / name).rename(programs / name)
