@@ -10,7 +10,7 @@ import pytest
 
 from deviceplugin.cgroups import Group, containers
 from protos.contract import inventory, names
-from tests.cluster import assets, cgroups
+from tests.cluster import assets, cgroups, needed
 from tests.cluster.api import Json
 from tests.cluster.gangshare import Gangshare, a_gpu_pod, get
 from tests.cluster.process import Process, wait_for
@@ -32,12 +32,8 @@ def unified_root() -> Path:
 
 def containerd_with_cdi() -> Path:
     """The folder of a containerd that knows CDI; without one, the test is skipped, but not in CI."""
-    try:
+    with needed.or_skip():
         return assets.containerd_with_cdi()
-    except assets.MissingAsset as missing:
-        if assets.in_ci():
-            raise
-        pytest.skip(str(missing))
 
 
 def a_pod(name: str, node: str = "", *, mem: int = 4, demands: bool = False, script: str = LOOK, **fields: Any) -> Json:

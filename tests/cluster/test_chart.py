@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 
 from protos.contract import names
-from tests.cluster import assets, builds, images
+from tests.cluster import assets, builds, images, needed
 from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import a_gpu_pod
@@ -39,16 +39,12 @@ def extender_args(release: Release) -> list[str]:
 
 @pytest.fixture(scope="module")
 def built(able_machine: None) -> dict[str, builds.Built]:
-    try:
+    with needed.or_skip():
         return {
             "plugin": builds.plugin(),
             "extender": builds.extender(),
             "scheduler": builds.kube_scheduler(assets.provide()),
         }
-    except assets.MissingAsset as missing:
-        if assets.in_ci():
-            raise
-        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from protos.contract import names
-from tests.cluster import assets, builds, images
+from tests.cluster import assets, builds, images, needed
 from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.process import wait_for
@@ -26,16 +26,12 @@ SYSTEM = "gangshare-system"
 @pytest.fixture(scope="module")
 def built(able_machine: None) -> dict[str, builds.Built]:
     """Images by the names that the manifests use."""
-    try:
+    with needed.or_skip():
         return {
             "gangshare/plugin": builds.plugin(),
             "gangshare/extender": builds.extender(),
             "registry.k8s.io/kube-scheduler": builds.kube_scheduler(assets.provide()),
         }
-    except assets.MissingAsset as missing:
-        if assets.in_ci():
-            raise
-        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="module")

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from protos.contract import names
-from tests.cluster import assets, bare, host
+from tests.cluster import assets, bare, host, needed
 from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import Gangshare, a_gpu_pod
 from tests.cluster.process import wait_for
 from tests.cluster.release import Terminal
 
-pytestmark = pytest.mark.long  # it builds Karpenter
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]  # it builds Karpenter
 POOL, TYPE, PROFILE = "gpu", "g8", "dgx-a100-80g"
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 TAINT = {"key": names.STARTUP_TAINT, "effect": "NoSchedule"}
@@ -59,7 +59,8 @@ NODE_POOL: Json = {
 @pytest.fixture(scope="module")
 def cluster(able_machine: None) -> Iterator[Cluster]:
     """A cluster without a node, with Gangshare and Karpenter, and no overlay yet."""
-    program, definitions = assets.karpenter()
+    with needed.or_skip():
+        program, definitions = assets.karpenter()
     with bare.up([]) as running:
         running.kubectl("apply", "--server-side", "--filename", str(definitions))
         running.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=60s")

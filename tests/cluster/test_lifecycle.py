@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from protos.contract import names
-from tests.cluster import assets, builds
+from tests.cluster import assets, builds, needed
 from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import a_gpu_pod, beta_policies
@@ -32,13 +32,9 @@ GPU_UNITS = 80
 @pytest.fixture(scope="module")
 def release(able_machine: None) -> Iterator[Release]:
     """Two nodes with the images of two versions, which are of the same sources, and the older one installed."""
-    try:
+    with needed.or_skip():
         built = {"plugin": builds.plugin(), "extender": builds.extender()}
         scheduler = builds.kube_scheduler(assets.provide())
-    except assets.MissingAsset as missing:
-        if assets.in_ci():
-            raise
-        pytest.skip(str(missing))
     repositories = {part: one.name.rsplit(":", 1)[0] for part, one in built.items()}
     repository, tag = scheduler.name.rsplit(":", 1)
     values = {

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from protos.contract import names
-from tests.cluster import assets, bare, front, host, pki
+from tests.cluster import assets, bare, front, host, needed, pki
 from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.front import in_namespace
@@ -26,7 +26,7 @@ from tests.cluster.gangshare import ROOT, a_gpu_pod
 from tests.cluster.issuer import CLIENT, Issuer
 from tests.cluster.process import wait_for
 
-pytestmark = pytest.mark.long  # it builds oauth2-proxy
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]  # it builds oauth2-proxy
 COMPONENT = ROOT / "manifests/components/page/deployment.yaml"
 NODE, TEAMS = "node-a", {"ada": "team-a", "bob": "team-b"}
 
@@ -84,6 +84,8 @@ def told_arguments() -> list[str]:
 @pytest.fixture(scope="module")
 def page(cluster: Cluster, issuer: Issuer, authority: pki.Authority) -> Iterator[str]:
     """The URL of the proxy, which runs with the arguments of the component but for the addresses."""
+    with needed.or_skip():
+        program = assets.login_proxy()
     served, proxied = f"127.0.0.1:{host.free_port()}", f"127.0.0.1:{host.free_port()}"
     nobody = pki.write_kubeconfig(cluster.dir / "nobody", server=cluster.plane.server, ca=cluster.plane.ca, user={})
     argv = [sys.executable, "-m", "extender", "ui", f"--behind-proxy={served}", f"--kubeconfig={nobody}"]
@@ -101,7 +103,7 @@ def page(cluster: Cluster, issuer: Issuer, authority: pki.Authority) -> Iterator
     more = [f"--provider-ca-file={authority.ca.certificate}", f"--redirect-url=http://{proxied}/oauth2/callback"]
     secret = {"CLIENT_ID": CLIENT, "CLIENT_SECRET": "unused", "COOKIE_SECRET": "0" * 32, "COOKIE_SECURE": "false"}
     env = {**os.environ, **{f"OAUTH2_PROXY_{name}": value for name, value in secret.items()}}
-    proxy = cluster.process("oauth2-proxy", [str(assets.login_proxy()), *told.split(), *more], env=env).start()
+    proxy = cluster.process("oauth2-proxy", [str(program), *told.split(), *more], env=env).start()
     url = f"http://{proxied}"
     ours.wait_until(partial(listens, served), 30, "the page")
     proxy.wait_until(lambda: urllib.request.urlopen(f"{url}/ping").status == 200, 30, "a proxy that answers")

@@ -7,19 +7,20 @@ import gzip
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
 
 from protos.contract import names
-from tests.cluster import assets, host
+from tests.cluster import assets, host, needed
 from tests.cluster.api import ApiError, Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.process import wait_for
 from tests.monitoring.files import COMPONENTS, rules
 from tests.unit.manifests.conftest import Chart
 
-pytestmark = pytest.mark.long  # it builds the operator
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]  # it builds the operator
 GROUP, NAMESPACE, CHARTED = "monitoring.coreos.com", "monitoring", "gpus"
 SELECTORS = ("Selector", "NamespaceSelector")
 EVERYTHING: Json = {f"{kind}{which}": {} for kind in ("serviceMonitor", "podMonitor", "rule") for which in SELECTORS}
@@ -40,16 +41,17 @@ JOBS = {
 }
 
 
-def charted() -> list[Json]:
+def charted(helm: Path) -> list[Json]:
     """The monitors and alerts of the chart in another namespace."""
-    found = Chart(assets.helm()).objects(VALUES, namespace=CHARTED).all
+    found = Chart(helm).objects(VALUES, namespace=CHARTED).all
     return [one for one in found if one["apiVersion"].startswith(f"{GROUP}/")]
 
 
 @pytest.fixture(scope="module")
 def cluster(able_machine: None) -> Iterator[Cluster]:
     """A cluster with the operator, our monitors and alerts twice, and a Prometheus that selects everything."""
-    program, definitions = assets.prometheus_operator()
+    with needed.or_skip():
+        (program, definitions), helm = assets.prometheus_operator(), assets.helm()
     with Cluster.up(nodes=0, scheduler=False) as running:
         running.kubectl("apply", "--server-side", "--filename", str(definitions))
         running.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=60s")
@@ -58,7 +60,7 @@ def cluster(able_machine: None) -> Iterator[Cluster]:
         applied = ["apply", "--server-side", "--validate=strict", "--filename"]
         for file in ("pod-monitors.yaml", "prometheus-rule.yaml"):
             running.kubectl(*applied, str(COMPONENTS / "monitoring" / file))
-        running.kubectl(*applied, "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": charted()}))
+        running.kubectl(*applied, "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": charted(helm)}))
         running.apply(PROMETHEUS)
         argv = [str(program), f"--web.listen-address=127.0.0.1:{host.free_port()}"]
         operator = running.process("operator", argv, env={**os.environ, "KUBECONFIG": str(running.kubeconfig)}).start()

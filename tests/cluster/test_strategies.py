@@ -16,7 +16,7 @@ import pytest
 
 from deviceplugin.fake import FakeSource
 from protos.contract import names
-from tests.cluster import assets, images
+from tests.cluster import assets, images, needed
 from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import Gangshare, a_gpu_container, a_gpu_pod, beta_policies, kustomization, void_policy
@@ -33,12 +33,8 @@ MACHINE = "t4x4"
 @pytest.fixture(scope="module")
 def cluster(able_machine: None) -> Iterator[Cluster]:
     """One node whose containerd knows CDI, with an image that sets NVIDIA_VISIBLE_DEVICES as NVIDIA's do."""
-    try:
+    with needed.or_skip():
         containerd = assets.containerd_with_cdi()
-    except assets.MissingAsset as missing:
-        if assets.in_ci():
-            raise
-        pytest.skip(str(missing))
     flags = beta_policies(assets.provide().minor)
     with Cluster.up(nodes=1, scheduler=False, containerd=containerd, apiserver_args=flags) as running:
         archive = images.with_environment(running.dir / "cuda.tar", CUDA, **{names.VISIBLE_DEVICES: ALL})

@@ -17,7 +17,7 @@ from extender.sim.kubelet.status import NodeSpec
 from extender.sim.process import free_port
 from extender.sim.spec import PluginPlace, gangshare_plugin
 from protos.contract import names
-from tests.cluster import assets
+from tests.cluster import needed
 from tests.monitoring import alerts, boards, prometheus
 from tests.monitoring.files import RULES, rules
 from tests.monitoring.grafana import Dashboard, Panel, Variable
@@ -61,12 +61,8 @@ class Run(NamedTuple):
 
 @pytest.fixture(scope="module")
 def tools() -> None:
-    try:
+    with needed.or_skip():
         prometheus.require()
-    except assets.MissingAsset as missing:
-        if assets.in_ci():
-            pytest.fail(str(missing), pytrace=False)
-        pytest.skip(str(missing))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster import assets
+from tests.cluster import assets, needed
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]
@@ -55,12 +55,8 @@ def kustomize() -> Callable[[str], Objects]:
 @pytest.fixture(scope="session")
 def helm() -> Path:
     """The program, built if it was not yet."""
-    try:
+    with needed.or_skip():
         return assets.helm()
-    except assets.MissingAsset as missing:
-        if assets.in_ci():
-            raise
-        pytest.skip(str(missing))
 
 
 class Chart:
