@@ -21,7 +21,7 @@ from extender.engine.state.seats import Assignment
 from extender.engine.types.sliced import Sliced
 
 AT_ONCE = 256
-"""Units that are freed at once."""
+"""Victims whose units are freed at once."""
 TRIES = 3
 """How often it is planned if the cluster changes meanwhile."""
 Candidates = Callable[[MayTake], Generator[int, None, list[Unit]]]
@@ -79,6 +79,8 @@ class Search(Sliced[Victims | NoSolution]):
             outcome = yield from self._look()
             yield from self._what_if.dissolve()
             yield from _let_go(self._units)
+            del self._solver  # what it knows of each node takes a slice to free
+            yield AT_ONCE * LOOK
             if isinstance(outcome, NoSolution) or self._stands(outcome):
                 return outcome
         return CHANGED
@@ -181,6 +183,9 @@ def _gone(units: Iterable[Unit]) -> Generator[int, None, Gone]:
 
 
 def _let_go(units: list[Unit]) -> Generator[int, None, None]:
+    """Free the units, so many victims at once."""
     while units:
-        del units[-AT_ONCE:]
+        freed = 0
+        while units and freed < AT_ONCE:
+            freed += len(units.pop().victims)
         yield AT_ONCE * LOOK
