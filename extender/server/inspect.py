@@ -88,8 +88,8 @@ def pods_by_gpu(engine: Engine, books: NodeBooks) -> dict[str, list[Holder]]:
     """The pods of each GPU, and what they have of it, by UUID."""
     holders: dict[str, list[Holder]] = {}
     for uid, entry in books.entries.items():
+        about = {**_ref(engine, uid), "queue": _queue(engine, uid)}
         for uuid, demand in entry.charges.items():
-            about = {**_ref(engine, uid), "queue": _queue(engine, uid)}
             holder = Holder(**about, mem=demand.mem, slices=demand.slices, whole=demand.whole)
             holders.setdefault(uuid, []).append(holder)
     return holders
