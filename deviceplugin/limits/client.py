@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from deviceplugin import helper_socket
+from deviceplugin import helper_lines, helper_socket
 from deviceplugin.helper_socket import HelperError
 from deviceplugin.limits import protocol
 from deviceplugin.limits.protocol import Hello, LimitError, Request
@@ -30,7 +30,7 @@ class Limits:
     async def ask(self, request: Request, patience: float = ANSWER_S) -> None:
         """Have it done; raises LimitError, when patience (in seconds) is over at the latest."""
         try:
-            text = await helper_socket.asked(self._path, protocol.line(request), patience, COMPONENT)
+            text = await helper_socket.asked(self._path, helper_lines.line(request), patience, COMPONENT)
         except HelperError as error:
             raise LimitError(str(error)) from error
         why = protocol.answer(text).why

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import structlog
 
-from deviceplugin import helper_socket
+from deviceplugin import helper_lines, helper_socket
 from deviceplugin.helper_socket import BUSY_S, Server
 from deviceplugin.limits import protocol
 from deviceplugin.limits.helper import Helper
@@ -28,19 +28,19 @@ class Desk:
         try:
             request = protocol.request(text)
         except LimitError as error:
-            return protocol.line(Answer(why=str(error)))
+            return helper_lines.line(Answer(why=str(error)))
         why = self._helper.answer(request)
         if not isinstance(request, Hello):
             log.info("asked", request=request, why=why)
         elif why != self._lacks:
             self._lacks = why
             log.info("proof", lacks=why)
-        return protocol.line(Answer(why=why))
+        return helper_lines.line(Answer(why=why))
 
 
 def server(path: Path, helper: Helper) -> Server:
     """The helper's socket, as an async context manager."""
-    return Server(path, Desk(helper).answer, protocol.line(BUSY))
+    return Server(path, Desk(helper).answer, helper_lines.line(BUSY))
 
 
 async def run(path: Path, helper: Helper) -> None:

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import msgspec
 
-from deviceplugin.partitioner.protocol import PartitionError, Version
+from deviceplugin.helper_lines import Version
+from deviceplugin.partitioner.protocol import PartitionError
 from protos import files
 from protos.contract import codec
 from protos.contract.bounds import GPU_TEXT, MIG_HELD, MIG_JOURNAL

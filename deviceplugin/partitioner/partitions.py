@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from deviceplugin import helper_socket
+from deviceplugin import helper_lines, helper_socket
 from deviceplugin.helper_socket import HelperError
 from deviceplugin.identify import RefusedError
 from deviceplugin.machine import Machine, MemoryLimit, Source
@@ -75,7 +75,7 @@ class Partitions:
             if held is None:
                 return None
             try:
-                text = await helper_socket.asked(self._socket, protocol.line(held), ANSWER_S, COMPONENT)
+                text = await helper_socket.asked(self._socket, helper_lines.line(held), ANSWER_S, COMPONENT)
             except HelperError as error:
                 raise PartitionError(str(error)) from error
             answer = protocol.answer(text)

@@ -8,17 +8,13 @@ from typing import Annotated
 
 import msgspec
 
-from deviceplugin.helper_socket import END
+from deviceplugin.helper_lines import RefusalError, Version, read
 from protos.contract import codec, mig
-from protos.contract.bounds import HELPER_LINE, MIG_HELD, MIG_PROFILES
+from protos.contract.bounds import MIG_HELD, MIG_PROFILES
 from protos.contract.inventory import Natural, ProfileName, Slice, Uuid
-from protos.contract.printable import brief
 
 DEFAULT_SOCKET = "/run/gangshare/partitioner/partitioner.sock"
-SHOWN = 300
-"""Characters of a sentence."""
 
-Version = Annotated[int, msgspec.Meta(ge=codec.VERSION, le=codec.VERSION)]
 Places = Annotated[tuple[Uuid, ...], msgspec.Meta(max_length=MIG_HELD.most)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
@@ -72,39 +68,19 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """By place, why an instance that is held does not exist."""
 
 
-class PartitionError(Exception):
+class PartitionError(RefusalError):
     """An instance is not made or destroyed; the message says why."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(brief(why, SHOWN))
 
 
 _held = msgspec.json.Decoder(Held)
 _answer = msgspec.json.Decoder(Answer)
 
 
-def line(message: Held | Answer) -> bytes:
-    """The message as it is sent."""
-    return msgspec.json.encode(message) + END
-
-
 def request(text: bytes) -> Held:
     """The request in a line; raises PartitionError."""
-    try:
-        return _held.decode(_bounded(text))
-    except codec.BAD_JSON as error:
-        raise PartitionError(f"not understood: {error}") from error
+    return read(text, _held, PartitionError, "not understood")
 
 
 def answer(text: bytes) -> Answer:
     """The answer in a line; raises PartitionError."""
-    try:
-        return _answer.decode(_bounded(text))
-    except codec.BAD_JSON as error:
-        raise PartitionError(f"the partitioner's answer is not understood: {error}") from error
-
-
-def _bounded(text: bytes) -> bytes:
-    if len(text) > HELPER_LINE.most:
-        raise PartitionError(HELPER_LINE.exceeded(len(text)))
-    return text
+    return read(text, _answer, PartitionError, "the partitioner's answer is not understood")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import structlog
 
+from deviceplugin import helper_lines
 from deviceplugin.helper_socket import BUSY_S, Server
 from deviceplugin.partitioner import protocol
 from deviceplugin.partitioner.partitioner import Partitioner
@@ -26,14 +27,14 @@ class Desk:
         try:
             held = protocol.request(text)
         except PartitionError as error:
-            return protocol.line(Answer(why=str(error)))
+            return helper_lines.line(Answer(why=str(error)))
         found = self._partitioner.answer(held)
         if (found.why, found.refused) != self._told:
             self._told = found.why, found.refused
             log.info("refusing", why=found.why, refused=found.refused)
-        return protocol.line(found)
+        return helper_lines.line(found)
 
 
 def server(path: Path, partitioner: Partitioner) -> Server:
     """The partitioner's socket, as an async context manager."""
-    return Server(path, Desk(partitioner).answer, protocol.line(BUSY))
+    return Server(path, Desk(partitioner).answer, helper_lines.line(BUSY))

@@ -11,9 +11,10 @@ import pytest
 import pytest_asyncio
 
 from deviceplugin import helper_socket
+from deviceplugin.helper_lines import line
 from deviceplugin.limits.client import Limits
 from deviceplugin.limits.helper import Helper
-from deviceplugin.limits.protocol import Answer, Hello, Limit, LimitError, line, request
+from deviceplugin.limits.protocol import Answer, Hello, Limit, LimitError, request
 from deviceplugin.limits.serve import server
 from protos.contract.bounds import HELPER_LINE
 from protos.contract.shared_settings import SettingsError
