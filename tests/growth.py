@@ -149,6 +149,14 @@ def tables() -> list[Any]:
     return [thing for thing in gc.get_objects() if isinstance(thing, Remembered)]
 
 
-def texts(found: Sizes) -> int:
-    """Characters of all texts."""
-    return sum(count for path, count in found.items() if path.endswith("…"))
+def forget() -> None:
+    """Empty all tables and caches, so that what was kept before does not count."""
+    for table in tables():
+        table.clear()
+    for cache in caches().values():
+        cache.cache_clear()
+
+
+def texts(found: Sizes, root: str = "") -> int:
+    """Characters of all texts; with `root`, of those below it."""
+    return sum(count for path, count in found.items() if path.startswith(root) and path.endswith("…"))

@@ -26,10 +26,11 @@ from protos.contract.instances import slices_of
 from protos.contract.inventory import IN_MIG_MODE, Gpu, Instance, Inventory
 from protos.contract.mig import FIRST, SLICES
 from protos.contract.queue import CLASS, GPU, GPUS
+from protos.contract.remembered import Remembered
 from protos.contract.selection import Selection, suits
 
-REMEMBERED = 1024
-"""Asks whose estimated use is kept."""
+REMEMBERED, WEIGHT = 1024, 2**20
+"""Asks whose estimated use is kept, and the characters of the globs in them."""
 Takes = tuple[tuple[str, int], ...]
 """Amounts by resource, as queues count them."""
 
@@ -43,7 +44,7 @@ class UsageCalculator:
         """How many nodes serve a whole-GPU resource as so many replicas of a GPU; 1: as whole GPUs."""
         self._served: dict[str, tuple[tuple[str, int], ...]] = {}
         """The same pairs, by node."""
-        self._known: dict[PodAsk, int] = {}
+        self._known: Remembered[PodAsk, int] = Remembered(REMEMBERED, WEIGHT, lambda ask: ask.selection.length)
         """The estimates."""
         self._kinds: tuple[frozenset[GpuKind], frozenset[tuple[str, int]]] = frozenset(), frozenset()
         """The kinds of GPUs, and the replicas, that the estimates were made of."""
@@ -77,7 +78,8 @@ class UsageCalculator:
             self._stock_version = stock.version
             kinds = frozenset(stock.gpus), frozenset(self._replicas)
             if kinds != self._kinds:
-                self._kinds, self._known, self._outdated = kinds, {}, True
+                self._kinds, self._outdated = kinds, True
+                self._known.clear()
 
     def of(self, pod: PodState, gpu_class: str) -> Takes:
         """What the pod uses, or would use; `gpu_class`: the GpuClass that it names, "" if none."""
@@ -103,8 +105,6 @@ class UsageCalculator:
         self._compare()
         known = self._known.get(ask)
         if known is None:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
             together = most = 0
             for container in ask.containers:
                 amount = self._container(container, ask.selection)
@@ -112,7 +112,7 @@ class UsageCalculator:
                     most = max(most, together + amount)
                 else:
                     together += amount
-            known = self._known[ask] = max(most, together)
+            known = self._known.put(ask, max(most, together))
         return known
 
     def _container(self, ask: ContainerAsk, selection: Selection) -> int:

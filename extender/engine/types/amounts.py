@@ -8,8 +8,10 @@ from typing import TypeVar
 from protos.contract.remembered import Remembered
 
 K = TypeVar("K")
-INTERNED = 8192
-"""Tuples of amounts kept by `interned`."""
+INTERNED, WEIGHT = 8192, 2**22
+"""Tuples of amounts kept by `interned`, and the bytes of all of them."""
+PAIR = 64
+"""Bytes of a pair beside its name."""
 
 
 def add(held: dict[K, int], amounts: Iterable[tuple[K, int]], sign: int = 1) -> None:
@@ -27,7 +29,11 @@ def interned(amounts: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...
     return _interned.get(amounts) or _interned.put(amounts, amounts)
 
 
-_interned: Remembered[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]] = Remembered(INTERNED, 2**17, len)
+def _bytes(amounts: tuple[tuple[str, int], ...]) -> int:
+    return sum(PAIR + len(name) for name, _ in amounts)
+
+
+_interned: Remembered[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]] = Remembered(INTERNED, WEIGHT, _bytes)
 
 
 def in_words(amounts: Iterable[tuple[str, int]]) -> str:
