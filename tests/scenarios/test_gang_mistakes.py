@@ -80,12 +80,18 @@ async def full(world: EmbeddedWorld, **more: str) -> Submitted:
 
 async def test_members_beyond_the_minimum_keep_their_gpus_at_equal_priority(world: EmbeddedWorld) -> None:
     """Running work was evicted at equal priority, though its gang was not elastic."""
+    before = await preempted(world)
     runs = await full(world)
     await said(world, "default/wants .*short by 2")
     await world.create_pod(a_pod("later", a_container(limits=WHOLE), **on(V100)))
     await all_run(world, ["later"])
     assert await bound(world, runs.names) == runs.names
-    assert [told["message"] for told in await world.told("default") if told["reason"] == "Preempted"] == []
+    assert await preempted(world) == before
+
+
+async def preempted(world: EmbeddedWorld) -> list[str]:
+    """The pods that were told that they are preempted, in this test or before it."""
+    return [told["message"] for told in await world.told("default") if told["reason"] == "Preempted"]
 
 
 async def test_and_yield_where_the_gang_says_that_it_is_elastic(world: EmbeddedWorld) -> None:

@@ -163,3 +163,4 @@ async def test_the_commands_of_the_page(world: EmbeddedWorld, tmp_path: Path) ->
     await world.create_pod({**pod, "metadata": {**pod["metadata"], "namespace": "team-a"}})
     await typist.type("kubectl get pods -n team-a", "Running")
     await typist.type(there, "main is limited to 12 units")
+    await world.delete_pod("team-a", "train-0", 0)
