@@ -93,7 +93,7 @@ class JobController:
             self._delete(active)
         else:
             self._create_missing(job, count, active)
-        self._write_status(key, count, len(active))
+        self._write_status(key, count, active)
 
     def _create_missing(self, job: Object, count: _Count, active: list[Object]) -> None:
         wanted = min(job["spec"].get("parallelism", 1), _completions(job) - len(count.succeeded)) - len(active)
@@ -122,8 +122,9 @@ class JobController:
         for pod in pods:
             self._api.delete(PODS, podspec.key(pod), {})
 
-    def _write_status(self, key: Key, count: _Count, active: int) -> None:
-        status = {"active": active, "succeeded": len(count.succeeded), "failed": len(count.failed)}
+    def _write_status(self, key: Key, count: _Count, active: list[Object]) -> None:
+        numbers = {"active": len(active), "ready": sum(map(_ready, active))}
+        status = {**numbers, "succeeded": len(count.succeeded), "failed": len(count.failed)}
         self._api.patch(JOBS, key, {"status": status}, patch.MERGE, _STATUS)
 
 
@@ -133,6 +134,11 @@ def _controller(pod: Object) -> Object | None:
     return next(
         (o for o in owners if o.get("controller") and (o["apiVersion"], o["kind"]) == ("batch/v1", "Job")), None
     )
+
+
+def _ready(pod: Object) -> bool:
+    found = podspec.condition(pod, "Ready")
+    return found is not None and found["status"] == "True"
 
 
 def _ended(job: Object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.cluster import assets
 from tests.cluster.api import Api, ApiError, Json
 from tests.cluster.cluster import Cluster, a_pod
 from tests.cluster.gangshare import beta_policies, kustomization, void_policy
-from tests.cluster.process import wait_for
+from tests.cluster.process import HarnessError, wait_for
 
 TEAM, TRUSTED = "team", "drivers"
 PODS, CONFIG_MAPS, SECRETS = (f"/api/v1/namespaces/{TEAM}/{kind}" for kind in ("pods", "configmaps", "secrets"))
@@ -249,6 +250,20 @@ def test_a_namespace_of_drivers_is_exempt_and_no_tenant_makes_its_own_one(cluste
     with pytest.raises(ApiError) as refused:
         tenant.patch(f"/api/v1/namespaces/{TEAM}", {"metadata": {"labels": {names.GPU_VISIBILITY: "all"}}})
     assert refused.value.status == 403
+
+
+def test_with_the_component_the_api_server_warns_and_does_not_refuse(cluster: Cluster, tenant: Api) -> None:
+    """What a cluster has is seen before it is refused."""
+    component = void_policy(cluster.plane.assets.minor)
+    parts = [component] if component else []
+    cluster.apply(kustomization(cluster, "base", "warn-gpu-visibility", *parts))
+    wait_for(lambda: not refuses(cluster.api), 30, "policies that warn")
+    pod, apply = json.dumps(forged("warned", env=[ALL])), ["apply", "--dry-run=server", "--filename=-"]
+    cluster.kubectl(*apply, f"--namespace={TEAM}", stdin=pod)
+    with pytest.raises(HarnessError, match=ENV):
+        cluster.kubectl(*apply, f"--namespace={TEAM}", "--warnings-as-errors", stdin=pod)
+    cluster.apply(kustomization(cluster, "base", *parts))
+    wait_for(lambda: refuses(cluster.api), 30, "policies that refuse")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from extender.engine.state.ask_reader import AskReader, OfClass
 from extender.engine.types.settings import Settings, UnknownKeys
-from protos.contract import mistakes, names
+from protos.contract import foreign, mistakes, names
 from protos.contract.objects import decode_pod
 from protos.contract.reason import Reason
 from protos.contract.selection import Selection
@@ -24,13 +24,13 @@ INIT = corpus.pod("init", {}, None, initContainers=[corpus.container("init", **{
 PLAIN = corpus.pod("plain", {}, None, corpus.container(**{names.GPU_MEM: 4}))
 PODS = [{**pod, "status": {}} for pod in (PLAIN, INIT, LAUNCHER, *map(json.loads, corpus.PODS))]
 KEYS = sorted({
-    *mistakes.ANNOTATIONS, *mistakes.ANNOTATIONS_OF_OTHERS, *corpus.OTHERS, *corpus.GPUSHARE,
+    *mistakes.ANNOTATIONS, *foreign.ANNOTATIONS_OF_OTHERS, *corpus.OTHERS, *corpus.GPUSHARE,
     "gangshare.io/gpu-modle", "gangshare.io/isolation", "gangshare.com/gpu-model", "x.gangshare.io/gpu-model",
     "gpuModel", "gpu_mem", "hami.io/gpu-mem", "nvidia.com/gpu-memory", "runai/gpu-fraction", "cdi.k8s.io/x", "app",
     "gpu", "job-name",
 })  # fmt: skip
 NAMES = sorted({
-    *names.DEFAULT_RESOURCES.all, *mistakes.RESOURCES_OF_OTHERS, "cpu", "gangshare.io/gpu-mme", "hami.io/gpu-mem",
+    *names.DEFAULT_RESOURCES.all, *foreign.RESOURCES_OF_OTHERS, "cpu", "gangshare.io/gpu-mme", "hami.io/gpu-mem",
 })  # fmt: skip
 WORDS = st.sampled_from(["", "0", "1", "2", "3", "0.5", "4Gi", "spread", "pack", "T4", "!T4", "GPU-1", "nvlink", "true",
                          "8.0", "large", "Large!", "2026-01-31T12:00:00Z", "{}"])  # fmt: skip

@@ -113,3 +113,14 @@ async def test_a_suspended_job_has_no_pods_and_a_deleted_one_takes_them_along(jo
     await jobs.has(2)
     jobs.api.delete(JOBS, ("default", "j"), {})
     await jobs.has(0)
+
+
+async def test_a_job_tells_how_many_of_its_pods_are_ready(jobs: Jobs) -> None:
+    """`kubectl wait --for=jsonpath='{.status.ready}'=1` waits for it."""
+    jobs.create(parallelism=2)
+    first, _ = await jobs.has(2)
+    await until(lambda: jobs.status().get("ready") == 0, "none is ready")
+    condition = {"type": "Ready", "status": "True"}
+    key = ("default", first["metadata"]["name"])
+    jobs.api.patch(PODS, key, {"status": {"phase": "Running", "conditions": [condition]}}, MERGE, STATUS)
+    await until(lambda: jobs.status()["ready"] == 1, "one is ready")

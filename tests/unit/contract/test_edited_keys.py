@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from protos.contract import mistakes, names
+from protos.contract import foreign, mistakes, names
 from protos.contract.objects import Pod
 from tests.builders import a_container, a_pod
 
@@ -72,7 +72,7 @@ def test_a_key_is_right_in_its_places_only(key: str, place: str) -> None:
     assert answered(pod_with(key, place)) != right
 
 
-@pytest.mark.parametrize("domain", ["", *(f"{domain}/" for domain in sorted(mistakes.PRODUCTS)), "www.gangshare.io/"])
+@pytest.mark.parametrize("domain", ["", *(f"{domain}/" for domain in sorted(foreign.PRODUCTS)), "www.gangshare.io/"])
 @pytest.mark.parametrize("key", [*sorted(mistakes.UNDOMAINED.values()), *AMOUNTS])
 def test_a_key_under_another_products_domain_is_not_passed_over(key: str, domain: str) -> None:
     meant = domain + key.removeprefix(mistakes.PREFIX)

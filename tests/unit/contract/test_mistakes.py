@@ -87,7 +87,8 @@ def test_a_key_of_a_node_is_answered_with_that_of_cordons(annotations: list[str]
 
 
 def test_keys_that_we_read_on_nodes_pass() -> None:
-    assert mistakes.of_node({names.GPUS: "", names.CORDONED_GPUS: ""}, {names.MPS: "true"}) is None
+    labels = {names.MPS: "true", names.PLUGIN_CONFIG: "dense"}
+    assert mistakes.of_node({names.GPUS: "", names.CORDONED_GPUS: ""}, labels) is None
     assert mistakes.of_node({names.MPS: "true"}, {}) is not None
 
 
@@ -187,6 +188,30 @@ def test_annotations_of_other_products_are_answered_with_ours(key: str, value: s
 )
 def test_resources_of_other_products_are_answered_with_ours(name: str, value: str, instead: str) -> None:
     assert first(asking({name: value})).endswith(f"does not read it: write {instead}")
+
+
+@pytest.mark.parametrize(
+    ("pod", "instead"),
+    [
+        (asking({"nvidia.com/gpumem": "3000", "nvidia.com/gpu": "1"}), "gpu-mem: 3, and no limit nvidia.com/gpu"),
+        (
+            asking({"nvidia.com/gpumem": "3000", "nvidia.com/gpu": "2"}),
+            'gpu-mem: 6 and annotation gangshare.io/gpu-count: "2", and no limit nvidia.com/gpu',
+        ),
+        (
+            asking({"volcano.sh/vgpu-cores": "30", "volcano.sh/vgpu-number": "2"}),
+            'gpu-slice: 60 and annotation gangshare.io/gpu-count: "2"',
+        ),
+        (
+            a_pod(annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": "4"}),
+            'gpu-slice: 200 and annotation gangshare.io/gpu-count: "4"',
+        ),
+        (asking({"nvidia.com/gpumem": "3000", "nvidia.com/gpu": "9" * 99}), "gpu-mem: 3, and no limit nvidia.com/gpu"),
+        (asking({"koordinator.sh/gpu-core": "50", "nvidia.com/gpu": "2"}), "gpu-slice: 50"),
+    ],
+)
+def test_amounts_of_one_gpu_are_answered_with_those_of_all_gpus(pod: Pod, instead: str) -> None:
+    assert first(pod).endswith(f"does not read it: write limit gangshare.io/{instead}")
 
 
 def test_a_resource_that_the_installation_serves_is_ours() -> None:

@@ -1,4 +1,4 @@
-"""The table of other products' keys and what to write instead, made of `protos/contract/mistakes.py`.
+"""The table of other products' keys and what to write instead, made of `protos/contract/foreign.py`.
 
 `python -m tests.unit.docs.foreign_keys` prints it for `docs/coming-from.md`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from protos.contract import names
-from protos.contract.mistakes import ANNOTATIONS_OF_OTHERS, RESOURCES_OF_OTHERS, Units
+from protos.contract.foreign import ANNOTATIONS_OF_OTHERS, RESOURCES_OF_OTHERS, Units
 
 UNITS = Units(names.Resources(), names.DEFAULT_SLICES_PER_GPU)
 EXAMPLES = {

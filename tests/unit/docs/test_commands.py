@@ -15,7 +15,9 @@ from tests.unit.docs.pages import PAGES, ROOT, ids, page
 
 COMMANDS = options.commands()
 FOREIGN = {
+    "--all-namespaces",
     "--cookie-refresh",  # oauth2-proxy
+    "--create-namespace",
     "--build-arg",
     "--enable-provisioning-requests",
     "--feature-gates",

@@ -37,6 +37,7 @@ ENUMS: dict[str, list[str]] = {
     "layout": ["own", "shared", "gpushare", "standalone"],
     "gate": ["none", "policy", "webhook"],
     "policies.unknownKeys": ["warn", "deny"],
+    "policies.gpuVisibility": ["deny", "warn"],
     "plugin.deviceListStrategy": [str(one) for one in Strategy],
     "plugin.migStrategy": [str(one) for one in MigStrategy],
     "plugin.isolation.mode": [str(one) for one in Mode],
@@ -101,7 +102,7 @@ def meanings() -> dict[str, str]:
     found, path, comment = {}, list[str](), ""
     for line in (CHART / "values.yaml").read_text().splitlines():
         if line.strip().startswith("# "):
-            comment = line.strip()[2:]
+            comment = f"{comment} {line.strip()[2:]}".strip()
         elif match := _KEY.match(line):
             path = [*path[: len(match["indent"]) // 2], match["key"]]
             if comment:

@@ -55,6 +55,7 @@ COMPONENTS: dict[str, Json] = {
     "visibility": {"visibility": {"enabled": True}},
     "visibility page": {"visibility": {"enabled": True}, "page": {"enabled": True, "proxy": PROXY}},
     "void-policy": {"policies": {"void": True}},
+    "warn-gpu-visibility": {"policies": {"gpuVisibility": "warn"}},
     "volume-mounts": {"plugin": {"deviceListStrategy": "volume-mounts"}},
 }
 """The values that make the overlay nvidia with these components."""

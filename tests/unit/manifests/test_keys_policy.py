@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from gangfilter import dialects
-from protos.contract import ask, mistakes, names
+from protos.contract import ask, foreign, mistakes, names
 from protos.contract.objects import Pod
 from tests.builders import a_pod
 from tests.unit.manifests.conftest import MANIFESTS, Json, Objects
@@ -23,7 +23,7 @@ FOLDERS = ["base", *sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / 
 RESOURCES = names.Resources()
 MARKED = names.Resources(mem="variables.resources[0]", slice="variables.resources[1]", whole="variables.resources[2]")
 """The names that the policy takes from its variable, in place of names."""
-UNITS = mistakes.Units(MARKED, names.DEFAULT_SLICES_PER_GPU)
+UNITS = foreign.Units(MARKED, names.DEFAULT_SLICES_PER_GPU)
 
 
 def policy(objects: Objects) -> Json:
@@ -90,7 +90,7 @@ def test_the_keys_are_those_that_the_code_knows(kustomize: Kustomize) -> None:
     assert known["resource"] == "variables.resources"
     assert said(objects, "written") == sorted(mistakes.WRITTEN)
     assert said(objects, "undomained") == mistakes.UNDOMAINED
-    assert said(objects, "products") == sorted(mistakes.PRODUCTS)
+    assert said(objects, "products") == sorted(foreign.PRODUCTS)
     assert said(objects, "selecting") == sorted(mistakes.SELECTING)
 
 
@@ -145,8 +145,8 @@ def test_keys_of_other_products_are_answered_as_by_the_extender_but_for_amounts(
     ours = {
         f"{place} {key}": [product, *rewrite("1", UNITS).partition(":")[0].split(" ")]
         for place, keys in (
-            ("annotation", mistakes.ANNOTATIONS_OF_OTHERS),
-            ("resource", mistakes.RESOURCES_OF_OTHERS),
+            ("annotation", foreign.ANNOTATIONS_OF_OTHERS),
+            ("resource", foreign.RESOURCES_OF_OTHERS),
         )
         for key, (product, rewrite) in keys.items()
     }
