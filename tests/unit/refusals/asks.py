@@ -225,6 +225,6 @@ KEYS = [
 SECTION = Section(
     "Requests that are asked wrong",
     "A pod stays pending with one of these until it is created again. `kubectl apply` warns of most of them "
-    "([operations](events.md#mistakes-at-kubectl-apply)).",
+    "([events](events.md#mistakes-at-kubectl-apply)).",
     [*AMOUNTS, *VALUES, *DEVICES, *KEYS],
 )
