@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
+import msgspec
 import structlog
 
 from deviceplugin.candidates import Name
@@ -73,7 +74,10 @@ class Cluster:
                         self.node = None
 
     async def refresh(self, wanted: Iterable[Name]) -> dict[Name, objects.Pod | None]:
-        """Read these pods from the API server now; None for one that is not on this node. Raises ApiError."""
+        """Read these pods from the API server now; None for one that is not on this node.
+
+        Of a pod that cannot be decoded, the last state that could. Raises ApiError.
+        """
         wanted = list(wanted)
         try:
             async with asyncio.timeout(READ_S):
@@ -128,6 +132,9 @@ class Cluster:
             pod = objects.decode_pod(await self.client.get(paths.pod(*name)))
         except errors.NotFound:
             pod = None
+        except msgspec.DecodeError as error:  # it must not keep other pods of this node from their GPUs
+            log.warning("pod_undecodable", pod="/".join(name), error=str(error))
+            return self.pods.get(name)
         if pod is None or pod.spec.node_name != self.node_name:
             known = self.pods.get(name)
             if known is not None:

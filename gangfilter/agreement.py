@@ -20,8 +20,8 @@ DEFAULT_QUEUE = "default"
 """What operators write where the user chose no queue: any other name takes precedence."""
 MOST_TOLD = 4
 """Values that one sentence names."""
-KNOWN = 1024
-"""Declarations that are remembered with the terms that follow from each."""
+KNOWN, WEIGHT = 1024, 2**20
+"""Declarations that are remembered with the terms that follow from each, and the characters of all of them."""
 
 
 class DeclaredValues:
@@ -170,7 +170,11 @@ def _terms(values: _Values, problems: Sequence[str]) -> Terms:
     return Terms(conflicts=(*problems[:MOST_TOLD], *like_these, *differences), **held)
 
 
-_known: Remembered[Declaration, tuple[Declaration, Terms]] = Remembered(KNOWN)
+def _length(declaration: Declaration) -> int:
+    return len(repr(declaration))
+
+
+_known: Remembered[Declaration, tuple[Declaration, Terms]] = Remembered(KNOWN, WEIGHT, _length)
 """Declarations, and the terms that hold where nothing else is declared: many groups declare the same."""
 
 

@@ -15,7 +15,18 @@ import msgspec
 import yaml
 
 from gangfilter.group import LAXEST_FIRST, OnLost
-from protos.contract.bounds import DURATION, JSON_TEXT, MEMBERS, NAME, RESOURCES, ROLES, TIME, YAML_BRACKETS, YAML_TEXT
+from protos.contract.bounds import (
+    DURATION,
+    JSON_TEXT,
+    MEMBERS,
+    NAME,
+    RESOURCE_NAME,
+    RESOURCES,
+    ROLES,
+    TIME,
+    YAML_BRACKETS,
+    YAML_TEXT,
+)  # fmt: skip
 from protos.contract.codec import BAD_JSON
 from protos.contract.quantity import QuantityError, milli, units
 
@@ -213,6 +224,8 @@ def amounts(quantities: Mapping[str, str | int]) -> tuple[tuple[str, int], ...]:
 def _of_nodes(resource: str) -> str:
     """The resource of nodes that this name means, "" if it means none."""
     named = resource.removeprefix("requests.")
+    if len(named) > RESOURCE_NAME.most:
+        return ""
     if "/" in named:
         return "" if named.startswith(("count/", "limits.")) or ".storageclass." in named else named
     return named if named in _NATIVE or named.startswith("hugepages-") else ""

@@ -101,6 +101,11 @@ OWNERS = Bound("owners whose time on the GPUs of a node is counted", 4096)
 
 KEYS = Bound("annotations or labels of a pod whose domains are compared with ours", 512)
 """Pods of people and operators have some ten. The admission policy reads no more either."""
+LIKENESSES = Bound("domains of a pod's keys that are nearly ours", 16)
+"""A comparison takes some 30 µs."""
+REQUIREMENTS = Bound("requirements of a pod's node affinity", 64)
+REQUIRED_VALUES = Bound("values of all requirements of a pod's node affinity", 1024)
+"""Together they are a check of some 60 µs on a node."""
 CONTAINERS = Bound("containers of a pod that request GPUs", 64)
 NAME = Bound("name of an object", 253, "characters")
 START = Bound("number of a gang's start", 2**63 - 1)

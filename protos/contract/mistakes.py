@@ -6,12 +6,12 @@ A pod with such a key would run without what its user asked for: on the wrong GP
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import SequenceMatcher, get_close_matches
 from functools import lru_cache
 
 from protos.contract import foreign, mig, names
-from protos.contract.bounds import KEYS
+from protos.contract.bounds import KEYS, LIKENESSES
 from protos.contract.foreign import SHOWN, Place, Units
 from protos.contract.names import DOMAIN
 from protos.contract.objects import Pod
@@ -161,21 +161,41 @@ def _name(key: str) -> str:
 
 def _ours(keys: Collection[str]) -> Iterator[str]:
     """The keys of our domain, and those of a domain that was meant to be ours."""
-    compared = len(keys) <= KEYS.most
+    near = {domain for key in keys if _near_ours(domain := _domain(key))} if len(keys) <= KEYS.most else set()
+    compared = near if len(near) <= LIKENESSES.most else set()
     for key in keys:
         domain, _, name = key.partition("/")
         below = domain.endswith(f".{DOMAIN}") and PREFIX + name in (*ANNOTATIONS, names.GPU_MEM, names.GPU_SLICE)
-        if domain == DOMAIN or below or (compared and _like_ours(domain[:SHOWN])):
+        if domain == DOMAIN or below or (_domain(key) in compared and _like_ours(_domain(key))):
             yield key
+
+
+def _domain(key: str) -> str:
+    return key.partition("/")[0][:SHOWN]
+
+
+@lru_cache(maxsize=4096)
+def _near_ours(domain: str) -> bool:
+    """Whether the domain has most letters of ours, in any order, so that a comparison is worth its time."""
+    return domain != DOMAIN and any(_alike(*form, SequenceMatcher.quick_ratio) for form in _forms(domain))
 
 
 @lru_cache(maxsize=4096)
 def _like_ours(domain: str) -> bool:
     """Whether the domain was meant to be ours. Domains below ours are other components', like the simulator's."""
-    if domain.endswith(f".{DOMAIN}"):
-        return False
-    forms = (domain.lower().partition(".")[0], MARK), (domain.lower().replace(".", ""), JOINED)
-    return any(SequenceMatcher(None, written, ours).ratio() >= LIKE_OURS for written, ours in forms)
+    return any(_alike(*form, SequenceMatcher.ratio) for form in _forms(domain))
+
+
+def _forms(domain: str) -> Iterator[tuple[str, str]]:
+    """The texts that are compared with ours."""
+    if not domain.endswith(f".{DOMAIN}"):
+        yield domain.lower().partition(".")[0], MARK
+        yield domain.lower().replace(".", ""), JOINED
+
+
+def _alike(written: str, ours: str, ratio: Callable[[SequenceMatcher[str]], float]) -> bool:
+    longer, shorter = max(len(written), len(ours)), min(len(written), len(ours))
+    return 2 * shorter >= LIKE_OURS * (longer + shorter) and ratio(SequenceMatcher(None, written, ours)) >= LIKE_OURS
 
 
 def _advice(meant: str, known: frozenset[str], resources: names.Resources) -> str:

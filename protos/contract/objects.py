@@ -40,6 +40,12 @@ class OwnerReference(_Record, frozen=True):
     controller: bool = False
     api_version: str = ""
 
+    def __post_init__(self) -> None:
+        """Cut texts that no object can have: the API server does not bound these."""
+        for field in ("kind", "name", "uid", "api_version"):
+            if len(text := getattr(self, field)) > NAME.most:
+                msgspec.structs.force_setattr(self, field, text[: NAME.most])
+
 
 class ObjectMeta(_Record, frozen=True):
     """The metadata of any object."""
@@ -153,7 +159,8 @@ class PodSpec(_Record, frozen=True):
     """Pod-level resources."""
     overhead: Quantities = {}
     node_name: Name | None = None
-    scheduler_name: Name = "default-scheduler"
+    scheduler_name: str = "default-scheduler"
+    """Of any length: the API server does not bound it."""
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     scheduling_group: SchedulingGroup | None = None
     workload_ref: WorkloadReference | None = None

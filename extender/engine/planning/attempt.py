@@ -166,10 +166,13 @@ class Attempt:
         """How many nodes each selection of nodes admits."""
         breadths: dict[Constraints, int] = dict.fromkeys((eq_class.constraints for eq_class in eq_classes), 0)
         for constraints in breadths:
-            for number, node in enumerate(tuple(self._view.nodes.values())):
+            done = 0
+            for node in tuple(self._view.nodes.values()):
                 breadths[constraints] += constraints.admits(node)
-                if number % STEP == 0:
-                    yield STEP * LOOK
+                done += LOOK * constraints.cost
+                if done >= STEP * LOOK:
+                    yield done
+                    done = 0
         return breadths
 
     # -- candidates
@@ -204,7 +207,7 @@ class Attempt:
         near: list[Entry] = []
         for trial in self._trials.values():
             offered = not eq_class.barred(trial) and self._offer(eq_class, trial, near)
-            yield eq_class.weight * TRY if offered else LOOK
+            yield eq_class.weight * TRY if offered else LOOK * eq_class.constraints.cost
         ahead, done = next(untouched, None), 0
         while eq_class.waiting and (near or ahead):
             if ahead is not None and (not near or ahead < near[0]):
@@ -227,7 +230,7 @@ class Attempt:
         obstacle = eq_class.barred(node) or eq_class.lack(node)
         if obstacle:
             eq_class.passed[obstacle] += 1
-            return LOOK
+            return LOOK * eq_class.constraints.cost
         trial = Trial(node, self._view.indexes.scorer, self._view.kept(node))
         if self._offer(eq_class, trial, near):
             self._trials[name] = trial

@@ -6,6 +6,7 @@ and none of them is closed. A gang asks for its smallest start. Single pods are 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from operator import attrgetter
@@ -25,8 +26,8 @@ from protos.contract.reason import Reason
 
 MOST_WAKES = 25
 """Pods requeued at once, by `due` and in a round of `waking`; the others follow later."""
-AGAIN_S = 10.0
-"""Seconds after which a pod that was requeued and did not come may be requeued again."""
+AGAIN_S, AGAIN_MOST_S = 10.0, 300.0
+"""Seconds after which a pod that was requeued and did not come is requeued again: at first, and at most by doubling."""
 Stamp = tuple[object, ...]
 
 
@@ -46,10 +47,10 @@ class Admission:
         """Epoch, prices and capacity generation of the queues when any parked gangs were last checked."""
         self._blocked = Line(UID)
         """Single pods that wait for quota."""
-        self._again_at: dict[str, float] = {}
-        """The earliest time of the next requeue, by UID."""
-        self._due_checked = -1
-        """The capacity generation when no more of the blocked pods were due."""
+        self._again: dict[str, tuple[float, int]] = {}
+        """The earliest time of the next requeue, and the number of requeues, by UID."""
+        self._due_checked, self._due_again = -1, math.inf
+        """The capacity generation when no more of the blocked pods were due, and when to look again all the same."""
 
     # -- gangs
 
@@ -156,7 +157,7 @@ class Admission:
 
     def forget(self, uid: str) -> None:
         """The pod no longer waits for quota."""
-        self._again_at.pop(uid, None)
+        self._again.pop(uid, None)
         self._blocked.leave(uid)
 
     def reorder(self) -> None:
@@ -169,8 +170,10 @@ class Admission:
 
         Where no pod may start, those are requeued that were refused for another reason: they get this one.
         """
-        if not self._blocked or self._due_checked == self._queues.capacity_generation:
+        unchanged = self._due_checked == self._queues.capacity_generation and now < self._due_again
+        if not self._blocked or unchanged:
             return []
+        self._due_again = math.inf
         requeues: list[Requeue] = []
         queues: dict[QueueNode, list[LocalQueue]] = {}
         for local_queue in self._blocked.queues:
@@ -204,7 +207,10 @@ class Admission:
                     too_much.add(takes)
                     continue
                 given = both
-            if now >= self._again_at.get(pod.ref.uid, now):
-                self._again_at[pod.ref.uid] = now + AGAIN_S
+            again_at, requeued = self._again.get(pod.ref.uid, (now, 0))
+            if now >= again_at:
+                again_at = now + min(AGAIN_MOST_S, AGAIN_S * 2.0**requeued)
+                self._again[pod.ref.uid] = again_at, min(requeued + 1, 16)
                 requeues.append(Requeue(pod.ref))
+            self._due_again = min(self._due_again, again_at)
         return requeues

@@ -17,7 +17,7 @@ from itertools import islice
 
 import msgspec
 
-from extender.engine.queueing.admission import AGAIN_S, MOST_WAKES
+from extender.engine.queueing.admission import AGAIN_MOST_S, AGAIN_S, MOST_WAKES
 from extender.engine.queueing.line import TURN, Waiter, Walk
 from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.queue_node import QueueNode
@@ -40,8 +40,6 @@ MOST_LOOKS = 4000
 """Shapes times nodes checked in one round."""
 MOST_DENIED = 50
 """Reserved nodes found, after which no other pod of that shape is checked."""
-AGAIN_MOST_S = 300.0
-"""The limit of `AGAIN_S`, which is doubled each time a pod does not come."""
 SLICE = 800
 """Work of one slice, in checks of a node: some 1 ms."""
 QUEUE, POD = 5, 40

@@ -9,7 +9,7 @@ TaintToleration, NodeUnschedulable and NodeResourcesFit of kube-scheduler; k8s.i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from extender.engine.state import apart
 from extender.engine.state.apart import Spread, decoded, read
 from extender.engine.state.node_state import NodeState
+from protos.contract.bounds import REQUIRED_VALUES, REQUIREMENTS
 from protos.contract.objects import Pod, Taint
 from protos.contract.remembered import Remembered
 from protos.contract.selector import Requirement
@@ -70,6 +71,8 @@ class Constraints(msgspec.Struct, frozen=True, cache_hash=True):
     terms: tuple[Term, ...] | None = None
     """Terms of the required node affinity, of which one must hold; None if there is no such affinity."""
     tolerations: tuple[Toleration, ...] = ()
+    cost: int = 1
+    """What a check of a node takes, as a multiple of a check of a pod without affinity."""
     apart: tuple[str, ...] = ()
     """Words of which members on one node must share none: see `apart`."""
     spread: Spread | None = None
@@ -114,7 +117,8 @@ def constraints(pod: Pod) -> Constraints:
     if found is None:
         _, affinity, tolerations, words, spread = key
         tolerated = decoded(_toleration_lists, tolerations, _UNREADABLE) if tolerations else None
-        found = _known.put(key, Constraints(labels, _terms(affinity), tolerated or (), words, spread))
+        terms = _terms(affinity)
+        found = _known.put(key, Constraints(labels, terms, tolerated or (), _cost(terms), words, spread))
     return found
 
 
@@ -180,4 +184,19 @@ _UNREADABLE = (Toleration(operator="Exists"),)
 def _terms(affinity: bytes) -> tuple[Term, ...] | None:
     found = decoded(_affinities, affinity) if affinity else None
     required = found.node_affinity.required if found and found.node_affinity else None
-    return required.node_selector_terms if required else None
+    terms = required.node_selector_terms if required else ()
+    few = len(_requirements(terms)) <= REQUIREMENTS.most and _values(terms) <= REQUIRED_VALUES.most
+    return terms if required and few else None
+
+
+def _requirements(terms: Iterable[Term]) -> list[Requirement]:
+    return [each for term in terms for each in (*term.match_expressions, *term.match_fields)]
+
+
+def _values(terms: Iterable[Term]) -> int:
+    return sum(len(each.values) for each in _requirements(terms))
+
+
+def _cost(terms: Sequence[Term] | None) -> int:
+    """By measurement: two requirements, or 64 values, take as long as everything else."""
+    return 1 + len(_requirements(terms or ())) // 2 + _values(terms or ()) // 64

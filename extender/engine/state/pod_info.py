@@ -15,7 +15,7 @@ from extender.engine.types import trust
 from gangfilter import dialects
 from gangfilter.values import Reader, both, run_time
 from protos.contract import idle, names
-from protos.contract.bounds import GRACE
+from protos.contract.bounds import GRACE, NAME
 from protos.contract.objects import Pod
 from protos.contract.printable import brief
 from protos.contract.priority import NEVER
@@ -134,7 +134,7 @@ def read(pod: Pod, before: PodInfo, schedulers: Collection[str], clock: Clock, n
     nominated = "" if on_node else pod.status.nominated_node_name or ""
     return PodInfo(
         ours=ours,
-        scheduler="" if ours else sys.intern(spec.scheduler_name),
+        scheduler="" if ours else sys.intern(brief(spec.scheduler_name, NAME.most)),
         nominated=nominated,
         nominated_by_us=bool(nominated) and trust.nominated_by_us(pod),
         gated=any(gate.name == names.PLAN_GATE for gate in spec.scheduling_gates),

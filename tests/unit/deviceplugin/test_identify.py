@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from deviceplugin import allocate
 from deviceplugin.allocate import Allocator
 from deviceplugin.answers import Style
 from deviceplugin.candidates import Listed, Name
+from deviceplugin.cluster import Cluster as cluster_of
 from deviceplugin.devices import Sharing
 from deviceplugin.identify import Identifier, RefusedError
 from deviceplugin.metrics import Metrics
@@ -107,3 +109,35 @@ async def test_the_kubelet_never_waits_for_long(monkeypatch: pytest.MonkeyPatch)
     allocator = Allocator(identify, offer, corrections, Metrics(), Style(), lambda told: told.close())
     with pytest.raises(RefusedError, match=r"no answer in 0\.05 s: the API server or the kubelet is too slow"):
         await allocator.allocate(names.GPU_MEM, ["GPU-0::m0"] * 4)
+
+
+class Server:
+    """An API server with these pods, as text."""
+
+    def __init__(self, **texts: bytes) -> None:
+        self.texts = texts
+
+    async def get(self, path: str) -> bytes:
+        return self.texts[path.rpartition("/")[2]]
+
+
+async def test_a_pod_that_cannot_be_decoded_keeps_no_other_pod_from_its_gpu() -> None:
+    """One pod of a tenant made every Allocate of its node fail."""
+    bad = b'{"metadata": {"name": "bad", "uid": "u"}, "spec": {"containers": 7}}'
+    server: Any = Server(bad=bad, p=msgspec.json.encode(a_pod("p")))
+    recorder: Any = None
+    cluster = cluster_of(server, "n", recorder)
+    cluster._store(a_pod("p"))
+    kubelet: Any = Kubelet(listed("p", main={}), listed("bad", main={}))
+    meant, _ = await Identifier(kubelet, cluster, Record()).exactly(names.GPU_MEM, 4)
+    assert meant.pod.metadata.uid == "uid-p"
+
+
+async def test_of_a_pod_that_cannot_be_decoded_any_more_the_last_state_stays() -> None:
+    server: Any = Server(p=b'{"metadata": {"name": "p", "uid": "uid-p"}, "spec": 7}')
+    recorder: Any = None
+    cluster, gone = cluster_of(server, "n", recorder), list[str]()
+    cluster.on_gone = gone.append
+    cluster._store(a_pod("p"))
+    assert await cluster.refresh([("default", "p")]) == {("default", "p"): a_pod("p")}
+    assert gone == []

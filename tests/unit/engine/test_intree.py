@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from extender.engine.state.intree import ANYWHERE, Constraints, constraints, counted, lacking
+from protos.contract.bounds import REQUIRED_VALUES, REQUIREMENTS
 from protos.contract.objects import Taint
 from tests.builders import a_pod
 from tests.unit.engine.fleets import a_state
@@ -166,3 +167,22 @@ def test_the_first_resource_that_is_short_is_named() -> None:
 
 def test_a_node_that_is_overcommitted_takes_who_asks_nothing_of_that() -> None:
     assert lacking(counted((("cpu", 0), ("pods", 1))), {"cpu": 1000, "pods": 9}, {"cpu": 5000}) == ""
+
+
+def many(count: int, values: int = 1) -> list[dict[str, Any]]:
+    """Terms of one requirement each, of which no node meets any."""
+    return [expression(f"k{n}", "In", *(f"v{v}" for v in range(values))) for n in range(count)]
+
+
+def test_an_affinity_of_many_requirements_is_left_to_kube_scheduler() -> None:
+    """590 terms fit into 32 KiB, and took half a millisecond on each node."""
+    assert not admits(requiring(*many(REQUIREMENTS.most)))
+    assert admits(requiring(*many(REQUIREMENTS.most + 1)))
+    assert not admits(requiring(*many(4, REQUIRED_VALUES.most // 4)))
+    assert admits(requiring(*many(4, REQUIRED_VALUES.most // 4 + 1)))
+
+
+def test_what_takes_longer_costs_more() -> None:
+    assert of().cost == requiring(*many(1)).cost == 1
+    assert requiring(*many(1, 640)).cost == 11
+    assert requiring(*many(64)).cost == 34

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
 import pytest
 
+from extender.engine.queueing.admission import AGAIN_MOST_S
 from extender.engine.queueing.usage import Takes
 from extender.engine.state.pod_state import PodState
 from extender.engine.types.effects import QueueStatus, Report
@@ -474,3 +476,22 @@ def test_a_pod_that_is_moved_to_a_queue_with_quota_is_requeued_even_if_it_was_as
     story.tell(PodSeen(moved))
     assert story.wakes() == ["one"]
     assert story.run(moved) == "n1:0"
+
+
+def test_a_pod_that_was_requeued_for_quota_and_did_not_come_is_requeued_again() -> None:
+    """The patch that wakes it may be lost, as in a change of the leader; then it waited for kube-scheduler's flush."""
+    story = Story(a_node("n1", 16, 16))
+    story.tell(a_queue("team-a", gpus=1))
+    first, second = (a_pod(name, mem=16, annotations=in_queue("team-a")) for name in ("first", "second"))
+    for pod in (first, second):
+        story.tell(PodSeen(pod))
+    assert story.run(first)
+    assert story.filter(second) == []
+    story.tell(PodGone(first.metadata.uid))
+    start, woken = story.now, list[float]()
+    while story.now < start + 600.0:
+        woken += [round(story.now - start)] * story.wakes(after=1.0).count("second")
+    assert len(woken) >= 5
+    assert all(later - sooner <= AGAIN_MOST_S + 2 for sooner, later in itertools.pairwise([*woken, 600.0]))
+    assert story.run(second)
+    assert story.wakes(after=AGAIN_MOST_S) == []

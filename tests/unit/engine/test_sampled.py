@@ -5,7 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from extender.engine.policies.nomination import nominations
 from extender.engine.policies.nomination.nominations import NOMINATED_S, PAUSE_S, REFUSED, REMOVED_S
+from extender.engine.state.intree import Constraints
+from extender.engine.state.node_state import NodeState
 from extender.engine.types import refusals
 from extender.engine.types.effects import RemoveNomination, Requeue
 from extender.engine.types.events import NodeSeen
@@ -304,3 +307,25 @@ def test_a_nominated_pod_that_goes_leaves_nothing() -> None:
     assert story.booked() == []
     story.later(REMOVED_S + 5)
     assert removed(story) == []
+
+
+@pytest.mark.parametrize(("terms", "tried"), [(1, 40), (38, 2)])
+def test_a_pod_whose_check_takes_long_is_tried_on_fewer_nodes(
+    terms: int, tried: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within its 32 KiB an affinity could make one filter take half a second."""
+    monkeypatch.setattr(nominations, "TRIED", 40)
+    checked: list[str] = []
+    admits = Constraints.admits
+
+    def counted(self: Constraints, node: NodeState) -> bool:
+        checked.append(node.name)
+        return admits(self, node)
+
+    monkeypatch.setattr(Constraints, "admits", counted)
+    story = large(*(f"n{number:03}" for number in range(LEAST, NODES)))
+    wanted = [{"matchExpressions": [{"key": f"k{n}", "operator": "Exists"}]} for n in range(terms)]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": wanted}}
+    story.create(a_pod("p", whole=1, spec={"affinity": {"nodeAffinity": required}}))
+    assert story.ask("p", SAMPLE).nodes == ()
+    assert len(checked) == tried

@@ -29,7 +29,7 @@ NOMINATED_S = 10.0
 REMOVED_S, REMOVED = 15.0, 20
 """Seconds from a nomination until it is removed from a pod that is still pending, and most removals in one tick."""
 TRIED = 1000
-"""The best nodes that are tried for one pod."""
+"""The best nodes that are tried for one pod; fewer where a check takes long."""
 REFUSED, PAUSE_S = 4, 60.0
 """After so many nodes that kube-scheduler refused, a pod is not nominated for so many seconds."""
 OpenTo = Callable[[PodState, float], Callable[[NodeState], bool] | None]
@@ -132,7 +132,7 @@ class Nominations:
         ask, is_open = pod.ask, self._open_to(pod, now)
         if ask is None:
             return None
-        for name, _ in islice(self._indexes.of(pod.shape).ranked(), TRIED):
+        for name, _ in islice(self._indexes.of(pod.shape).ranked(), TRIED // pod.info.constraints.cost):
             node = self._ledger.nodes[name]
             if node.books is None or (is_open is not None and not is_open(node)):
                 continue
