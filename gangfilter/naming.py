@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from gangfilter import values
+from gangfilter import amounts, values
 from gangfilter.group import Declaration
 from gangfilter.values import Key, Reader, annotation, both, label
 from protos.contract import names
@@ -117,7 +117,7 @@ _VOLCANO_TERMS: Mapping[str, tuple[Callable[[str], Any], tuple[Key, ...]]] = {
         values.count,
         (annotation("scheduling.k8s.io/group-min-member"), annotation("scheduling.volcano.sh/group-min-member")),
     ),
-    "min_resources": (values.resources, (annotation("scheduling.volcano.sh/group-min-resources"),)),
+    "min_resources": (amounts.resources, (annotation("scheduling.volcano.sh/group-min-resources"),)),
     "queue": (values.name, (VOLCANO_QUEUE, *both("volcano.sh/queue-name"))),
 }
 

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from gangfilter.agreement import combined
+from gangfilter.amounts import amounts
 from gangfilter.group import Declaration, GroupKey
 from gangfilter.naming import OWN
-from gangfilter.values import BadValue, Reader, amounts, by_role, lost, name, role, shown
+from gangfilter.values import BadValue, Reader, by_role, lost, name, role, shown
 from protos.contract import mistakes, names
 from protos.contract.bounds import MEMBERS, TIME
 from protos.contract.codec import BAD_JSON

@@ -15,20 +15,8 @@ import msgspec
 import yaml
 
 from gangfilter.group import LAXEST_FIRST, OnLost
-from protos.contract.bounds import (
-    DURATION,
-    JSON_TEXT,
-    MEMBERS,
-    NAME,
-    RESOURCE_NAME,
-    RESOURCES,
-    ROLES,
-    TIME,
-    YAML_BRACKETS,
-    YAML_TEXT,
-)  # fmt: skip
+from protos.contract.bounds import DURATION, JSON_TEXT, MEMBERS, NAME, ROLES, TIME, YAML_BRACKETS, YAML_TEXT
 from protos.contract.codec import BAD_JSON
-from protos.contract.quantity import QuantityError, milli, units
 
 LONGEST_SHOWN = 60
 
@@ -172,19 +160,13 @@ def lost(text: str) -> OnLost:
 def roles(text: str) -> tuple[tuple[str, int], ...]:
     """A minimum per role, as JSON."""
     expected = 'members by role, like {"launcher": 1, "worker": 2}'
-    minimums = _decoded(text, _INTEGERS, expected)
+    minimums = decoded(text, _INTEGERS, expected)
     return by_role(minimums, expected)
-
-
-def resources(text: str) -> tuple[tuple[str, int], ...]:
-    """Amounts by resource, as JSON."""
-    quantities = _decoded(text, _QUANTITIES, 'amounts by resource, like {"cpu": "3", "memory": "8Gi"}')
-    return amounts(quantities)
 
 
 def lone_group(text: str) -> None:
     """A JSON list of groups that start together; more than one is refused."""
-    if len(_decoded(text, _NAMES, 'names, like ["default/a"]')) > 1:
+    if len(decoded(text, _NAMES, 'names, like ["default/a"]')) > 1:
         raise BadValue("at most one group: each starts by itself")
 
 
@@ -198,37 +180,6 @@ def by_role(minimums: Mapping[str, int], expected: str = "members by role") -> t
             raise BadValue(f"{expected}, each from 0 to {MEMBERS.most}; {shown(name)} has {shown(number)}")
         merged[role(name)] = max(number, merged.get(role(name), 0))
     return tuple(sorted((name, number) for name, number in merged.items() if number))
-
-
-def amounts(quantities: Mapping[str, str | int]) -> tuple[tuple[str, int], ...]:
-    """Whole amounts above 0 by resource of nodes, sorted, cpu in thousandths; raises BadValue.
-
-    Volcano and others also take the names of a ResourceQuota: `requests.X` is X, and what no node has (`limits.X`,
-    numbers of objects, storage) does not count.
-    """
-    if len(quantities) > RESOURCES.most:
-        raise BadValue(f"at most {RESOURCES.most} resources")
-    read: dict[str, int] = {}
-    for resource, quantity in quantities.items():
-        node_resource = _of_nodes(resource)
-        try:
-            amount = (milli if node_resource == "cpu" else units)(quantity)
-        except QuantityError as error:
-            raise BadValue(f"amounts by resource; {shown(resource)}: {error}") from error
-        if amount < 0:
-            raise BadValue(f"amounts of zero or more; {shown(resource)} is {shown(quantity)}")
-        read[node_resource] = max(amount, read.get(node_resource, 0))
-    return tuple(sorted((resource, amount) for resource, amount in read.items() if resource and amount))
-
-
-def _of_nodes(resource: str) -> str:
-    """The resource of nodes that this name means, "" if it means none."""
-    named = resource.removeprefix("requests.")
-    if len(named) > RESOURCE_NAME.most:
-        return ""
-    if "/" in named:
-        return "" if named.startswith(("count/", "limits.")) or ".storageclass." in named else named
-    return named if named in _NATIVE or named.startswith("hugepages-") else ""
 
 
 class _Members(msgspec.Struct, rename="camel"):
@@ -278,21 +229,19 @@ def hived(text: str) -> HivedGroup:
 def task_groups(text: str) -> tuple[tuple[str, int], ...]:
     """YuniKorn's task groups as minimum per role; raises BadValue."""
     minimums: dict[str, int] = {}
-    for group in _decoded(text, _TASK_GROUP_LIST, _TASK_GROUPS):
+    for group in decoded(text, _TASK_GROUP_LIST, _TASK_GROUPS):
         minimums[group.name] = max(group.min_member, minimums.get(group.name, 0))
     return by_role(minimums, _TASK_GROUPS)
 
 
-_NATIVE = ("cpu", "memory", "ephemeral-storage")
 _HIVED = "a PodSchedulingSpec of HiveD with affinityGroup.name and affinityGroup.members[].podNumber"
 _TASK_GROUPS = 'task groups, like [{"name": "worker", "minMember": 2}]'
 _NAMES = msgspec.json.Decoder(list[str])
 _INTEGERS = msgspec.json.Decoder(dict[str, int])
-_QUANTITIES = msgspec.json.Decoder(dict[str, str | int])
 _TASK_GROUP_LIST = msgspec.json.Decoder(list[_TaskGroup])
 
 
-def _decoded(text: str, decoder: msgspec.json.Decoder[T], expected: str) -> T:
+def decoded(text: str, decoder: msgspec.json.Decoder[T], expected: str) -> T:
     """The decoded JSON text; raises BadValue."""
     try:
         if len(text) <= JSON_TEXT.most:

@@ -7,6 +7,7 @@ cloudprovider/azure/azure_template.go, cloudprovider/gce/templates.go; kubernete
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -20,6 +21,8 @@ from protos.contract.quantity import integer_or_zero
 
 Cloud = Literal["aws", "gce", "azure", "karpenter"]
 GPU_PRESENT = "nvidia.com/gpu.present"
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9.-]")
+"""What no name of an object may have; instance types of Azure have underscores."""
 LABELS = (GPU_PRESENT, "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.count", names.MPS)
 """Labels of a node that nodes of its group will have, too, and that pods or our DaemonSets select."""
 PASSING = (
@@ -82,7 +85,7 @@ def overlay(template: NodeTemplate, pool: str, instance_type: str) -> dict[str, 
     if not requirements:
         raise CommandError("a NodeOverlay needs --pool or --instance-type: it says which nodes have these GPUs")
     capacity = {name: str(amount) for name, amount in sorted(template.resources.items())}
-    name = "-".join(("gangshare", *filter(None, (pool, instance_type)))).lower()
+    name = _NOT_IN_NAMES.sub("-", "-".join(("gangshare", *filter(None, (pool, instance_type)))).lower())
     spec = {"requirements": requirements, "capacity": capacity}
     return {"apiVersion": OVERLAY, "kind": "NodeOverlay", "metadata": {"name": name}, "spec": spec}
 

@@ -17,7 +17,7 @@ from extender.cli import as_user
 from extender.cli.errors import CommandError
 from extender.settings import address
 from extender.ui.app import App
-from extender.ui.board import Board
+from extender.ui.board import MOST_STREAMS, Board
 from extender.ui.guard import Local, Proxied
 from extender.ui.sources import Aggregated, Source, Status
 from extender.ui.viewers import Viewer, Viewers
@@ -26,7 +26,8 @@ from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
 
 HOST = "127.0.0.1"
-MOST_CONNECTIONS = 64
+QUESTIONS = 64
+"""Connections beside the open tabs of all viewers."""
 IDLE_S, GRACE_S = 20, 1
 
 
@@ -63,7 +64,7 @@ async def serve_behind_proxy(text: str, kubeconfig: str, context: str) -> None:
         app = App(Proxied(), viewers, context or "this cluster", metadata.version("gangshare"))
         with listening(listen.port, listen.host, "--behind-proxy") as listener:
             typer.echo(f"The page is served at {listen} until Ctrl-C, to requests with a bearer token.")
-            await uvicorn.Server(_config(app)).serve(sockets=[listener])
+            await uvicorn.Server(_config(app, viewers.most)).serve(sockets=[listener])
 
 
 async def _serve(place: Place, source: Source, *, browser: bool) -> None:
@@ -72,11 +73,11 @@ async def _serve(place: Place, source: Source, *, browser: bool) -> None:
         named = place.context or place.server or "the current context"
         viewer = Viewer(source, Board(source))
         app = App(door, lambda _: viewer, named, metadata.version("gangshare"))
-        url = f"http://{HOST}:{door.port}/?token={door.token}"
+        url, once = (f"http://{HOST}:{door.port}/?token={token}" for token in (door.token, door.one_time()))
         typer.echo(f"The page is at {url} until Ctrl-C. Whoever has this URL sees what you may see.")
         if browser and _has_screen():
-            webbrowser.open(url)
-        await uvicorn.Server(_config(app)).serve(sockets=[listener])
+            webbrowser.open(once)  # others on this machine may read the command line of a browser
+        await uvicorn.Server(_config(app, 1)).serve(sockets=[listener])
 
 
 def _has_screen() -> bool:
@@ -92,7 +93,7 @@ def listening(port: int, host: str = HOST, option: str = "--port") -> socket.soc
         raise CommandError(f"{option} is {port}: {error.strerror or error}, expected a free port") from error
 
 
-def _config(app: App) -> uvicorn.Config:
+def _config(app: App, viewers: int) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         interface="asgi3",
@@ -102,7 +103,7 @@ def _config(app: App) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        limit_concurrency=QUESTIONS + MOST_STREAMS * viewers,
         timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=GRACE_S,
     )

@@ -6,7 +6,7 @@ authentication.DelegatingAuthenticationOptions and authorization.DelegatingAutho
 
 import asyncio
 import hashlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -15,11 +15,11 @@ import msgspec
 from protos.kube import paths
 from protos.kube.client import ApiClient, decoded
 
-ALLOWED_S, DENIED_S = 30.0, 10.0
-"""Seconds for which a granted and a denied answer is cached."""
+ALLOWED_S, DENIED_S, UNKNOWN_S = 30.0, 30.0, 10.0
+"""Seconds for which a granted right, a denied one, and a token without a user are cached."""
 REMEMBERED = 512
 """Cached users."""
-REMEMBERED_RIGHTS = 4096
+REMEMBERED_RIGHTS = 16_384
 """Cached answers about what users may do."""
 AT_ONCE = 4
 """The most reviews in flight."""
@@ -27,6 +27,8 @@ A_SECOND = 20
 """The most tokens reviewed within a second: strangers may send any number of them."""
 RIGHTS_A_SECOND = 400
 """The most rights reviewed within a second: those of users whom the API server knows."""
+OF_USER_A_SECOND = 150
+"""The most rights of one user reviewed within a second, so that nobody takes the turns of all."""
 ANSWER_S = 5.0
 
 
@@ -85,6 +87,7 @@ class _Cache:
     def __init__(self) -> None:
         self._answers: OrderedDict[bytes, tuple[float, _Status]] = OrderedDict()
         self._second, self._begun = 0, 0
+        self._begun_of: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -99,13 +102,17 @@ class _Cache:
         if len(self._answers) > most:
             self._answers.popitem(last=False)
 
-    def count(self, now: float, most: int) -> None:
-        """Count a review; raises TooManyReviews beyond the rate."""
+    def count(self, now: float, most: int, of: str) -> None:
+        """Count a review `of` a user, "" if it is not known whose; raises TooManyReviews beyond the rates."""
         if int(now) != self._second:
             self._second, self._begun = int(now), 0
-        self._begun += 1
-        if self._begun > most:
+            self._begun_of.clear()
+        if of and self._begun_of[of] >= OF_USER_A_SECOND:
+            raise TooManyReviews(f"more than {OF_USER_A_SECOND} of your rights were asked within a second: try again")
+        if self._begun >= most:
             raise TooManyReviews(f"more than {most} callers were looked up within a second: try again")
+        self._begun += 1
+        self._begun_of[of] += 1
 
 
 class Reviews:
@@ -119,7 +126,7 @@ class Reviews:
     async def user(self, token: str) -> User | None:
         """The user with this token, None if it is invalid; raises ApiError, TimeoutError, TooManyReviews."""
         body = _request("authentication.k8s.io/v1", "TokenReview", {"token": token})
-        status = await self._reviewed(self._users, body, REMEMBERED, A_SECOND)
+        status = await self._reviewed(self._users, body, REMEMBERED, A_SECOND, UNKNOWN_S)
         return status.user if status.authenticated else None
 
     async def allowed(self, user: User, path: str) -> bool:
@@ -133,19 +140,24 @@ class Reviews:
     async def _may(self, user: User, asked: Mapping[str, object]) -> bool:
         named = {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}
         body = _request("authorization.k8s.io/v1", "SubjectAccessReview", {**named, **asked})
-        return (await self._reviewed(self._rights, body, REMEMBERED_RIGHTS, RIGHTS_A_SECOND)).allows
+        status = await self._reviewed(
+            self._rights, body, REMEMBERED_RIGHTS, RIGHTS_A_SECOND, DENIED_S, user.uid or user.username
+        )
+        return status.allows
 
-    async def _reviewed(self, cache: _Cache, review: _Request, remembered: int, a_second: int) -> _Status:
+    async def _reviewed(
+        self, cache: _Cache, review: _Request, remembered: int, a_second: int, denied_s: float, of: str = ""
+    ) -> _Status:
         key = hashlib.sha256(review.body).digest()
         known = cache.get(key, self._clock())
         if known is not None:
             return known
-        cache.count(self._clock(), a_second)
+        cache.count(self._clock(), a_second, of)
         async with self._slots, asyncio.timeout(ANSWER_S):
             answer = await self._client.post(review.path, review.body)
         status = decoded(f"POST {review.path}", answer, _reviews).status
         good = status.authenticated or status.allows
-        cache.put(key, self._clock() + (ALLOWED_S if good else DENIED_S), status, remembered)
+        cache.put(key, self._clock() + (ALLOWED_S if good else denied_s), status, remembered)
         return status
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from functools import partial
 from http import HTTPStatus
@@ -19,6 +20,8 @@ from protos.kube.errors import ApiError
 JSON, TEXT = "application/json", "text/plain; charset=utf-8"
 LOOPBACK = frozenset(("127.0.0.1", "::1", "::ffff:127.0.0.1"))
 """Not all of 127.0.0.0/8: the proxy of a mesh forwards requests of strangers from 127.0.0.6."""
+_NAMES = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
+"""Names of this server for callers on this machine or pod. A website may resolve a name of its own to it."""
 HEADERS = {
     HTTPStatus.UNAUTHORIZED: [(b"www-authenticate", b"Bearer")],
     HTTPStatus.TOO_MANY_REQUESTS: [(b"retry-after", b"1")],
@@ -38,11 +41,20 @@ class Request(NamedTuple):
     """The address of the caller."""
     authorization: str
     """The header; "" if there is none."""
+    host: str
+    """The header Host, as the caller names this server."""
+    origin: str
+    """The web page that asks; "" if none does."""
 
     @property
     def on_loopback(self) -> bool:
         """Whether it comes from this machine or pod; `kubectl port-forward` does."""
         return self.peer in LOOPBACK
+
+    @property
+    def by_web_page(self) -> bool:
+        """Whether a page of another server may be asking: by its origin, or by a name that it resolves to loopback."""
+        return not _NAMES.fullmatch(self.host) or bool(self.origin)
 
 
 class Page(NamedTuple):
@@ -119,6 +131,9 @@ async def loopback_only(request: Request) -> None:
     if not request.on_loopback:
         sentence = f"{request.path} shows tenants' pods: expected to be asked on loopback (kubectl port-forward), or at"
         raise Refusal(HTTPStatus.FORBIDDEN, f"{sentence} the secure port with a bearer token")
+    if request.by_web_page:
+        sentence = f"{request.path} shows tenants' pods, and no web page may ask"
+        raise Refusal(HTTPStatus.FORBIDDEN, f"{sentence}: expected the Host 127.0.0.1 or localhost, and no Origin")
 
 
 @contextlib.contextmanager
@@ -193,10 +208,11 @@ class Pages:
 
 
 def _request(scope: Message) -> Request:
-    given = [value for name, value in scope["headers"] if name == b"authorization"]
+    given: dict[bytes, bytes] = dict(reversed(scope["headers"]))
     query = scope["query_string"].decode("latin-1")
     peer = scope["client"][0] if scope["client"] else ""
-    return Request(scope["path"], query, peer, given[0].decode("latin-1") if given else "")
+    headers = (given.get(name, b"").decode("latin-1") for name in (b"authorization", b"host", b"origin"))
+    return Request(scope["path"], query, peer, *headers)
 
 
 async def send_text(

@@ -82,7 +82,7 @@ class App:
     async def _stream(self, board: Board, cursor: str, receive: Receive, send: Send) -> None:
         """Send news until the browser leaves."""
         if board.full:
-            raise Trouble("too many tabs show this page: close some", HTTPStatus.SERVICE_UNAVAILABLE)
+            raise Trouble("too many tabs show this page: close some, or hide them", HTTPStatus.SERVICE_UNAVAILABLE)
         sending = asyncio.create_task(_news(board, cursor, send))
         leaving = asyncio.create_task(_left(receive))
         try:

@@ -25,7 +25,8 @@ LONGEST_S = 60.0
 FRESH_S = 5.0
 """A snapshot may be so old."""
 BEAT_S = 15.0
-MOST_STREAMS = 16
+MOST_STREAMS = 4
+"""Tabs of a viewer that are in sight. A browser opens six connections to a server, and questions need some of them."""
 MOST_WORKLOADS = 2000
 """Gangs, and pending pods, that are shown."""
 
@@ -86,7 +87,7 @@ class Board:
     async def stream(self, cursor: str) -> AsyncGenerator[News, None]:
         """What happens from a cursor on."""
         self._streams += 1
-        if self._task is None or self._task.done():
+        if self._task is None:
             self._task = asyncio.create_task(self._run())
         try:
             async for news in self._news(cursor):
@@ -95,6 +96,7 @@ class Board:
             self._streams -= 1
             if not self._streams and self._task is not None:
                 self._task.cancel()
+                self._task = None
 
     @property
     def full(self) -> bool:
@@ -167,5 +169,8 @@ class Board:
             if len(every) > MOST_WORKLOADS
         )
         return seen._replace(
-            queues=tuple(map(views.queue, found.queues)), workloads=shown, limits=(*found.limits, *cut)
+            queues=tuple(map(views.queue, found.queues)),
+            workloads=shown,
+            limits=(*found.limits, *cut),
+            at=self._wall(),
         )

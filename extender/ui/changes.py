@@ -14,6 +14,8 @@ from msgspec.structs import replace
 
 from extender.wire import page
 
+TOLERANCE_S = 15.0
+"""Seconds by which an earliest start may move without being told."""
 MOST_KEPT = 30
 """Changes that are remembered for browsers that come back."""
 
@@ -25,6 +27,8 @@ class Seen(NamedTuple):
     queues: tuple[page.Queue, ...] = ()
     workloads: tuple[page.Workload, ...] = ()
     limits: tuple[str, ...] = ()
+    at: float = 0.0
+    """The time of the last look at the workloads."""
 
 
 def delta(old: Seen, new: Seen, cursor: str, at: float) -> page.Delta | None:
@@ -40,15 +44,29 @@ def delta(old: Seen, new: Seen, cursor: str, at: float) -> page.Delta | None:
         at=at,
         nodes=nodes,
         queues=new.queues if new.queues != old.queues else None,
-        workloads=new.workloads if _timeless(new.workloads) != _timeless(old.workloads) else None,
+        workloads=new.workloads if _changed(old, new) else None,
         limits=new.limits if new.limits != old.limits else None,
     )
     empty = not nodes and found.queues is None and found.workloads is None and found.limits is None
     return None if empty else found
 
 
-def _timeless(workloads: tuple[page.Workload, ...]) -> list[page.Workload]:
-    return [replace(each, seconds=0.0, earliest_start=None) for each in workloads]
+def _changed(old: Seen, new: Seen) -> bool:
+    """Whether the workloads have changed, but for the time that passes."""
+    if len(old.workloads) != len(new.workloads):
+        return True
+    return any(
+        replace(before, seconds=0.0, earliest_start=None) != replace(now, seconds=0.0, earliest_start=None)
+        or _moved(before.earliest_start, now.earliest_start, new.at - old.at)
+        for before, now in zip(old.workloads, new.workloads, strict=True)
+    )
+
+
+def _moved(before: float | None, now: float | None, passed: float) -> bool:
+    """Whether a workload starts at another time, given its seconds until then at two looks."""
+    if before is None or now is None:
+        return before is not now
+    return abs(max(0.0, before - passed) - now) > TOLERANCE_S
 
 
 class History:

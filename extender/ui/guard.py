@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hmac
 import re
+import secrets
 from collections.abc import Iterable
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from urllib.parse import parse_qs
 
 COOKIE = "gangshare"
@@ -64,18 +65,24 @@ class Door(Protocol):
         ...
 
 
-class Local(NamedTuple):
+class Local:
     """The page on the machine of its one viewer."""
 
-    token: str
-    port: int
+    def __init__(self, token: str, port: int) -> None:
+        self.token, self.port = token, port
+        self._one_time = ""
+
+    def one_time(self) -> str:
+        """A token that lets in the first browser that shows it."""
+        self._one_time = secrets.token_urlsafe(32)
+        return self._one_time
 
     def cookie(self, headers: Headers, path: str, query: bytes) -> bytes:
         """The query must have the token, as the URL that the command prints has it."""
         if not self._host_fits(headers):
             raise RefusedError("the Host is not this page: open the URL that the command prints", HTTPStatus.FORBIDDEN)
         given = parse_qs(query.decode("latin-1")).get("token", [""])[0] if len(query) < LONGEST_QUERY else ""
-        if path != "/" or not self._is_token(given):
+        if path != "/" or not (self._is_token(given) or self._spent(given)):
             return b""
         return f"{self._cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict".encode()
 
@@ -100,6 +107,13 @@ class Local(NamedTuple):
     @property
     def _cookie(self) -> str:
         return f"{COOKIE}-{self.port}"
+
+    def _spent(self, given: str) -> bool:
+        """Whether this is the one-time token, which is none any more."""
+        if not self._one_time or not hmac.compare_digest(given.encode(), self._one_time.encode()):
+            return False
+        self._one_time = ""
+        return True
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.token.encode())

@@ -146,7 +146,7 @@ def _pages(nodes: int, pods: int) -> dict[str, float]:
 
 def _rounds(told: Status, path: str, garbage: Garbage) -> Iterator[list[float]]:
     name, _, query = path.partition("?")
-    page = told.page(Request(name, query, "127.0.0.1", ""), loopback_only)
+    page = told.page(Request(name, query, "127.0.0.1", "", "127.0.0.1", ""), loopback_only)
     assert page is not None
     made = page.work if isinstance(page, Page) else partial(page.work, msgspec.json.encode(WHAT_IF))
     for _ in range(ROUNDS):

@@ -130,10 +130,10 @@ function soon() {
   requestAnimationFrame(() => { asked = false; offer(); draw(); at("limits").textContent = store.limits.join(" · "); });
 }
 
-let about = "The cluster is being read.";
+let about = () => "The cluster is being read.";
 
 function status(text, trouble = false) {
-  at("about").textContent = text;
+  if (at("about").textContent !== text) at("about").textContent = text;
   at("about").classList.toggle("trouble", trouble);
 }
 
@@ -152,12 +152,12 @@ addEventListener("keydown", (event) => {
 });
 follow({
   start(snapshot) {
-    about = `${snapshot.context}, ${count(snapshot.nodes.length, "node")}, version ${snapshot.version}`;
     store.start(snapshot);
-    status(about);
+    about = () => `${snapshot.context}, ${count(store.nodes.length, "node")}, version ${snapshot.version}`;
+    status(about());
     soon();
   },
-  change(delta) { store.change(delta); status(about); soon(); },
+  change(delta) { store.change(delta); status(about()); soon(); },
   trouble(sentence) { status(sentence, true); },
 });
 if (view.pod) showPod(view.pod, askFrom);

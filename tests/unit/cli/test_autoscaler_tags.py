@@ -118,3 +118,9 @@ def test_a_node_without_gpus_is_no_template(
     status_port.answers["/api/v1/nodes/gpu-1"] = a_node(status={"allocatable": {"cpu": "64"}})
     ran = gangshare(capsys, "autoscaler-tags", "gpu-1", kubeconfig)
     assert ran.err == "error: node gpu-1 offers no GPU: expected a node on which the plugin runs\n"
+
+
+def test_a_name_that_no_object_may_have_is_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ("--for=karpenter", "--instance-type=Standard_ND96asr_v4")
+    made = yaml.safe_load(gangshare(capsys, "autoscaler-tags", "--profile=dgx-a100-80g", *chosen).out)
+    assert made["metadata"]["name"] == "gangshare-standard-nd96asr-v4"

@@ -10,7 +10,7 @@ import pytest
 
 from extender.engine.state import pod_info
 from extender.engine.types.events import PodGone, PodSeen
-from gangfilter import agreement, values
+from gangfilter import agreement, amounts
 from gangfilter.group import Declaration
 from protos.contract import mistakes, names
 from protos.contract.bounds import LIKENESSES, NAME, RESOURCE_NAME
@@ -66,7 +66,7 @@ def test_declarations_with_long_texts_are_not_remembered_beyond_a_bound() -> Non
 
 
 def test_a_resource_that_no_node_can_have_counts_for_nothing() -> None:
-    assert values.amounts({"example.com/" + "r" * RESOURCE_NAME.most: "1", "example.com/r": 2}) == (
+    assert amounts.amounts({"example.com/" + "r" * RESOURCE_NAME.most: "1", "example.com/r": 2}) == (
         ("example.com/r", 2),
     )
 

@@ -44,6 +44,30 @@ async def test_strangers_see_no_tenants_pods(cluster: World, stranger: aiohttp.C
     assert text.startswith(f"{path} shows tenants' pods: expected to be asked on loopback (kubectl port-forward)")
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example:12346"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Host": ""},
+        {"Origin": "http://evil.example"},
+    ],
+)
+async def test_no_web_page_reads_them_through_a_name_that_it_resolves_to_loopback(
+    cluster: World, headers: dict[str, str]
+) -> None:
+    async with aiohttp.ClientSession() as session, session.get(f"{cluster.status}/inspect", headers=headers) as answer:
+        assert answer.status == 403
+        assert "no web page may ask" in await answer.text()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "localhost:9", "[::1]:12346"])
+async def test_names_of_loopback_are_good(cluster: World, host: str) -> None:
+    named = {"Host": host}
+    async with aiohttp.ClientSession() as session, session.get(f"{cluster.status}/inspect", headers=named) as answer:
+        assert answer.status == 200
+
+
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/livez"])
 async def test_probes_are_for_everybody(cluster: World, stranger: aiohttp.ClientSession, path: str) -> None:
     assert await told(stranger, cluster.status + path) == (200, "ok")

@@ -148,9 +148,9 @@ async def reviewing() -> AsyncIterator[tuple[Reviews, Vouching, list[float]]]:
     await server.stop()
 
 
-async def test_good_news_is_remembered_longer_than_bad_news() -> None:
+async def test_answers_are_remembered_for_a_while_and_unknown_tokens_for_a_shorter_one() -> None:
     async with reviewing() as (asking, vouching, now):
-        for token, seconds in (("viewer", reviews.ALLOWED_S), ("made-up", reviews.DENIED_S)):
+        for token, seconds in (("viewer", reviews.ALLOWED_S), ("made-up", reviews.UNKNOWN_S)):
             vouching.asked.clear()
             for _ in range(2):
                 await asking.user(token)
@@ -203,6 +203,18 @@ async def test_rights_are_paced_apart_from_tokens_and_remembered_within_a_bound(
         assert (len(asking._rights), vouching.asked["subjectaccessreviews"]) == (10, 30)
         now[0] += 1
         assert await asking.allowed(ada, "/inspect")
+
+
+async def test_one_user_does_not_take_the_turns_of_all() -> None:
+    async with reviewing() as (asking, _, now):
+        greedy, ada = User("greedy", "u1"), User("ada", "u2")
+        for number in range(reviews.OF_USER_A_SECOND):
+            await asking.allowed(greedy, f"/explain/default/{number}")
+        with pytest.raises(TooManyReviews, match="of your rights were asked within a second"):
+            await asking.allowed(greedy, "/explain/default/more")
+        assert await asking.allowed(ada, "/inspect") is not None
+        now[0] += 1
+        await asking.allowed(greedy, "/explain/default/more")
 
 
 def offered(context: ssl.SSLContext) -> bytes | None:

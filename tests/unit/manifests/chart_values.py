@@ -78,8 +78,10 @@ BY_VALUES = {
     *("slices-per-gpu", "scheduler-names", "renew-deadline", "listen", "gate-webhook-listen", "visibility-listen"),
     *("node-name", "fake", "standalone", "device-list-strategy", "isolation", "host-root", "on-isolation-mismatch"),
     *("mps-dir", "serve-pod-resources", "kubelet-dir", "pod-resources", "overuse-events", "idle-events", "port"),
+    *("status-listen", "metrics-port", "kubeconfig"),
+    *("secure-cert", "secure-key", "verbs-cert", "verbs-key", "verbs-client-ca"),
 }
-"""Options that other values of the chart set."""
+"""Options that other values of the chart set, or that need ports, probes or files which the chart does not make."""
 PODS_DEMAND = "isolation"
 """An option of the extender that no other value sets."""
 
@@ -147,9 +149,13 @@ def _closed(given: Json, before: str) -> Json:
     return {"type": "object", "properties": fields, "additionalProperties": False}
 
 
+ONE_FOR_ALL = ("configs", "serviceAccount", "migDynamicGpus")
+"""Values of the plugin that are those of all nodes."""
+
+
 def _configs(fields: Json) -> Json:
-    """Values of the plugin, except for those of the one account, by the names of configurations."""
-    inner = {name: field for name, field in fields.items() if name not in ("configs", "serviceAccount")}
+    """Values of the plugin, except for those of all nodes, by the names of configurations."""
+    inner = {name: field for name, field in fields.items() if name not in ONE_FOR_ALL}
     return {
         "description": fields["configs"]["description"],
         "type": "object",

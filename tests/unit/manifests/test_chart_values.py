@@ -320,10 +320,54 @@ def test_nodes_with_a_label_get_the_plugin_of_its_configuration_and_all_others_t
 
 @pytest.mark.parametrize(
     ("configs", "named"),
-    [({"a": {"args": {"cooldown": 1}}}, "'cooldown' not allowed"), ({"A_b": {}}, "A_b"), ({"a": {"x": 1}}, "'x'")],
+    [
+        ({"a": {"args": {"cooldown": 1}}}, "'cooldown' not allowed"),
+        ({"A_b": {}}, "A_b"),
+        ({"a": {"x": 1}}, "'x'"),
+        ({"a": {"migDynamicGpus": "0"}}, "'migDynamicGpus' not allowed"),
+        (
+            {"a": {"migDynamic": True, "migStrategy": "mixed", "nodeSelector": {"pool": "a"}}},
+            "configs.a has a nodeSelector",
+        ),
+        ({"a": {"args": {"metrics-port": 9998}}}, "'metrics-port' not allowed"),
+    ],
 )
 def test_a_mistake_in_a_configuration_is_named(chart: Chart, configs: Json, named: str) -> None:
     assert named in chart.refusal({"plugin": {"configs": configs}})
+
+
+@pytest.mark.parametrize("layout", ["shared", "gpushare", "standalone"])
+def test_no_alert_fires_for_ever_where_prometheus_cannot_reach_the_extender(chart: Chart, layout: str) -> None:
+    rules = {"podMonitor": {"enabled": True}, "rules": {"enabled": True}}
+    told = yaml.safe_dump(chart.objects({"layout": layout, "prometheus": rules}).of("PrometheusRule"))
+    assert "sum(gangshare_leader) < 1" in told
+    assert "absent(gangshare_leader)" not in told
+    monitors = {"serviceMonitor": {"enabled": True}}
+    assert "has no Service of the extender" in chart.refusal({"layout": layout, "prometheus": monitors})
+
+
+@pytest.mark.parametrize(
+    ("helper", "wants"),
+    [
+        ("gangshare-partitioner", {"migStrategy": "mixed", "migDynamic": True}),
+        ("gangshare-limits", {"isolation": {"mode": "driver", "limitsHelper": True}}),
+    ],
+)
+def test_a_helper_with_more_rights_runs_only_where_a_configuration_has_it(
+    chart: Chart, helper: str, wants: Json
+) -> None:
+    of_some = chart.objects({"plugin": {"configs": {"a": wants, "b": {"args": {"cool-down": 9}}}}})
+    spec = templates(of_some)[f"DaemonSet/{helper}"]["spec"]
+    (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": names.PLUGIN_CONFIG, "operator": "In", "values": ["a"]}]
+    of_all = chart.objects({"plugin": wants})
+    assert "affinity" not in templates(of_all)[f"DaemonSet/{helper}"]["spec"]
+
+
+def test_without_a_runtime_class_mps_has_none_either(chart: Chart) -> None:
+    objects = chart.objects({"mps": {"enabled": True}, "plugin": {"runtimeClassName": "-"}})
+    for name in ("DaemonSet/gangshare-plugin", "DaemonSet/gangshare-mps"):
+        assert "runtimeClassName" not in templates(objects)[name]["spec"]
 
 
 def test_openshift_lets_each_account_do_what_its_pods_do(chart: Chart) -> None:

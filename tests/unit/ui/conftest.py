@@ -33,7 +33,8 @@ class Site:
         self._socket = listening(0)
         door = Local("token", self._socket.getsockname()[1])
         self.url = f"http://{HOST}:{door.port}/"
-        viewer = Viewer(world, Board(world, every_s=0.05))
+        self.board = Board(world, every_s=0.05)
+        viewer = Viewer(world, self.board)
         app = App(door, lambda _: viewer, "a made-up cluster", "0.1.0")
         config = uvicorn.Config(app, interface="asgi3", ws="none", lifespan="off", log_level="error")
         config.timeout_graceful_shutdown = 1

@@ -93,6 +93,15 @@ async def ask(
     return answer
 
 
+async def test_the_url_that_a_browser_is_started_with_is_good_once() -> None:
+    """Others on the machine may read the command line of the browser."""
+    door = guard.Local("secret", 8000)
+    once = f"token={door.one_time()}".encode()
+    assert door.cookie([HOST], "/", once) == b"gangshare-8000=secret; Path=/; HttpOnly; SameSite=Strict"
+    assert door.cookie([HOST], "/", once) == b""
+    assert door.cookie([HOST], "/", b"token=") == b""
+
+
 async def test_the_url_with_the_token_sets_a_cookie_and_hides_the_token() -> None:
     answer = await ask(app(Cluster()), "/", HOST, query=b"token=secret")
     assert (answer.status, answer.headers[b"location"]) == (303, b"/")

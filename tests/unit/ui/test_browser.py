@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -295,3 +296,20 @@ def test_axe_finds_nothing(site: Site, tab: Page, theme: Any, panel: str) -> Non
     assert [
         (each["id"], each["nodes"][0]["html"][:200], each["nodes"][0]["failureSummary"]) for each in found["violations"]
     ] == []
+
+
+def test_a_tab_out_of_sight_has_no_stream_and_catches_up(site: Site, tab: Page) -> None:
+    """A browser has six connections to a server: six open tabs left none for a question."""
+    tab.add_init_script("Object.defineProperty(document, 'hidden', { get: () => window.away === true });")
+    page = site.visit(tab)
+    turn = "(away) => { window.away = away; document.dispatchEvent(new Event('visibilitychange')); }"
+    for away in (False, True, False):
+        page.evaluate(turn, away)
+        wait_for_stream(site, there=not away)
+
+
+def wait_for_stream(site: Site, *, there: bool) -> None:
+    end = time.monotonic() + 20.0
+    while site.board.watched is not there:
+        assert time.monotonic() < end
+        time.sleep(0.02)

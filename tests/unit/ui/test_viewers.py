@@ -77,6 +77,16 @@ async def test_idle_viewers_make_room_and_watched_ones_do_not() -> None:
     await watching.aclose()
 
 
+async def test_who_looks_no_more_is_forgotten_though_there_is_room() -> None:
+    """A login that is renewed brings a new token every few minutes, and each sight is a whole cluster."""
+    clock = Clock()
+    viewers = Viewers(seeing, most=64, clock=clock)
+    for number in range(70):
+        viewers(f"token-{number}")
+        clock.now += 300
+    assert len(viewers._known) == 1
+
+
 async def test_a_stream_ends_when_the_token_is_no_longer_good() -> None:
     cluster = Cluster()
     application = App(guard.Proxied(), Viewers(lambda _: cast(Source, cluster)), "here", "0.1.0")

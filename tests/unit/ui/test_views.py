@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,7 +87,7 @@ nodes = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["ok", "cordo
     lambda found: {name: page.Node(name=name, state=state) for name, state in found.items()}  # type: ignore[arg-type]
 )
 queues = st.lists(st.sampled_from("xyz"), max_size=3).map(lambda names: tuple(page.Queue(name=name) for name in names))
-sights = st.builds(Seen, nodes, queues, st.just(()), st.lists(st.text(max_size=2), max_size=2).map(tuple))
+sights = st.builds(Seen, nodes, queues, st.just(()), st.lists(st.text(max_size=2), max_size=2).map(tuple), st.just(0.0))
 
 
 @given(st.lists(sights, min_size=1, max_size=MOST_KEPT), st.integers(0, MOST_KEPT))
@@ -111,6 +112,29 @@ def test_waiting_longer_is_no_change() -> None:
         return Seen(workloads=(page.Workload(kind="pod", namespace="a", name="p", phase="Pending", seconds=seconds),))
 
     assert changes.delta(seen(1), seen(2), "c", 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        (600.0, 590.0, False),
+        (600.0, 580.0, False),
+        (5.0, 0.0, False),
+        (600.0, 7800.0, True),
+        (600.0, 60.0, True),
+        (None, 600.0, True),
+        (600.0, None, True),
+        (None, None, False),
+    ],
+)
+def test_another_earliest_start_is_told(before: float | None, now: float | None, told: bool) -> None:
+    """A job that overruns moves the start of the next; the page said that it starts at any moment."""
+
+    def seen(start: float | None, at: float) -> Seen:
+        waits = page.Workload(kind="pod", namespace="a", name="p", phase="Pending", earliest_start=start)
+        return Seen(workloads=(waits,), at=at)
+
+    assert (changes.delta(seen(before, 100.0), seen(now, 110.0), "c", 110.0) is not None) is told
 
 
 def test_a_cursor_of_another_life_or_too_old_or_of_the_future_is_a_gap() -> None:

@@ -253,3 +253,20 @@ configuration's name. Without a name: of all other nodes.
 {{- define "gangshare.migDynamic" -}}
 {{- range include "gangshare.everyPlugin" . | fromJsonArray }}{{- if .migDynamic }}yes{{- end }}{{- end }}
 {{- end }}
+
+{{/* Keeps a helper to the nodes of the configurations that have it, if the usual nodes do not. Takes root,
+     template, and has: migDynamic or limitsHelper. */}}
+{{- define "gangshare.helped" -}}
+{{- $usual := .root.Values.plugin }}
+{{- $names := list }}
+{{- $dynamic := eq .has "migDynamic" }}
+{{- range $name, $config := $usual.configs }}
+  {{- $all := mergeOverwrite (deepCopy $usual) ($config | default dict) }}
+  {{- if (ternary $all.migDynamic $all.isolation.limitsHelper $dynamic) }}{{- $names = append $names $name }}{{- end }}
+{{- end }}
+{{- if not (ternary $usual.migDynamic $usual.isolation.limitsHelper $dynamic) }}
+  {{- $expressions := list (dict "key" "gangshare.io/plugin-config" "operator" "In" "values" $names) }}
+  {{- $required := dict "nodeSelectorTerms" (list (dict "matchExpressions" $expressions)) }}
+  {{- $_ := set .template.spec "affinity" (dict "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" $required)) }}
+{{- end }}
+{{- end }}
