@@ -15,7 +15,7 @@ import pytest
 from protos.contract import allocation, names
 from protos.contract.allocation import Allocation, Share
 from tests.cluster.api import Json
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import Cluster, a_pod
 from tests.cluster.gangshare import Gangshare, a_gpu_pod
 from tests.cluster.pki import Authority
 from tests.cluster.process import wait_for
@@ -143,3 +143,16 @@ def test_who_shows_no_certificate_of_the_schedulers_authority_has_no_pod_bound(s
     for context in (server_only, strange):
         with pytest.raises(OSError, match=r"certificate|alert|reset|EOF|closed"):
             urllib.request.urlopen(f"https://127.0.0.1:{sharing.pair.verbs}/bind", body, timeout=10, context=context)
+
+
+def test_texts_that_the_api_server_does_not_bound_keep_nobody_from_a_gpu(sharing: Gangshare) -> None:
+    """The extender searched such a controller's name for hours, and the plugin refused all pods of the node."""
+    owner = {"apiVersion": "example.com/v1", "kind": "Thing", "uid": "u" * 1000, "controller": True}
+    hostile = a_pod("hostile", "sleep 60", node="node-1")
+    hostile["spec"]["schedulerName"] = "s" * 300
+    hostile["metadata"]["ownerReferences"] = [{**owner, "name": "1" * 1_000_000 + "x"}]
+    sharing.cluster.create_pod(hostile)
+    sharing.cluster.wait_phase("hostile", "Running", timeout=60)
+    running = sharing.run(a_gpu_pod("victim", mem=3))
+    assert len(sharing.annotated(running)["main"]) == 1
+    sharing.check_books()
