@@ -94,6 +94,7 @@ class Allocator:
             shares = await self._shares(meant, claim, resource, len(ids))
             made = await self._made(shares)
             pipes = self.limiters.mps.admit(meta.uid, meant.container, shares) if self.limiters.mps else None
+            self._check_cap(claim, meant.container, shares, pipes)
             region = await self._region(Owner(meta.uid, meant.container), shares)
         except RefusedError as error:
             self.record.refuse(meta.uid)
@@ -179,6 +180,14 @@ class Allocator:
         """Raise RefusedError if the pod demands more isolation than the node gives its shares."""
         if (refusal := demands.refusal(claim, shares, self.offer.inventory)) is not None:
             raise RefusedError(refusal)
+
+    def _check_cap(self, claim: adopt.Claim, container: str, shares: Sequence[Share], pipes: mps.Pipes | None) -> None:
+        """Raise RefusedError if the pod demands a cap of compute, and the daemon of MPS sets none for this container.
+
+        The inventory may be seconds old: MPS may have gone since.
+        """
+        if demands.needs_cap(claim, container, shares, self.offer.inventory) and (pipes is None or pipes.own_limits):
+            raise RefusedError(Reason("NoIsolation", "the pod demands a cap of compute, and MPS serves it none now"))
 
     async def _know_the_node(self) -> None:
         """Wait until all pods of the node are listed, which takes time only after a start. Raises RefusedError."""

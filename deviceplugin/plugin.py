@@ -108,8 +108,8 @@ class Plugin:
         source = PartitionedSource(source, self.partitions.marked) if self.partitions else source
         self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics, tell, self._isolation)
         self.senses.in_use = self.record.in_use
-        self._read_back = self._make_read_back()
         self._resizing = Resizing(self.cluster, self.record, self.offer, self._isolation, self._limits)
+        self._read_back = self._make_read_back()
         self.registrars: Registrars | None = None
         self._checkpoint = settings.kubelet_dir / names.KUBELET_CHECKPOINT
         self.publisher = Publisher(self.cluster, self.offer, self.metrics, self._settled)
@@ -120,6 +120,8 @@ class Plugin:
         """Serve until `stop`, then publish `leaving`, drain and end."""
         await self.senses.read([])
         self._take_over()
+        if self.partitions is not None:
+            await self.senses.read([])  # what pods were given tells which instances were made for them
         register.sweep(self.settings.kubelet_dir)
         port = self.settings.metrics_port
         exposed = Exposition(self.metrics.registry, port) if port else nullcontext()
@@ -155,15 +157,9 @@ class Plugin:
         if self._library is not None:
             provers["library"] = self._library.prover
         evicts = self.settings.on_isolation_mismatch is OnMismatch.EVICT
-        return ReadBack(
-            senses=self.senses,
-            cluster=self.cluster,
-            record=self.record,
-            watch=self._isolation,
-            groups=self.settings.cgroup_root,
-            provers=provers,
-            remedies=Remedies(Evictor(self.cluster) if evicts else None, self._limits),
-        )
+        remedies = Remedies(Evictor(self.cluster) if evicts else None, self._limits, self._resizing.pending)
+        groups = self.settings.cgroup_root
+        return ReadBack(self.senses, self.cluster, self.record, self._isolation, groups, provers, remedies)
 
     def _make_partner(self, folder: Path) -> Partner:
         """The plugin's side of MPS."""

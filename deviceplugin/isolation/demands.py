@@ -96,6 +96,12 @@ def refusal(claim: Claim, shares: Mapping[str, Sequence[Share]], inventory: Inve
     return Reason("NoIsolation", sentence, isolation.why)
 
 
+def needs_cap(claim: Claim, container: str, shares: Sequence[Share], inventory: Inventory) -> bool:
+    """Whether a container that starts now must have its compute capped by MPS."""
+    ask = claim.ask.container(container)
+    return not claim.running and _in_parts(ask, shares, inventory) and _demanded(claim, ask) == "compute"
+
+
 def _in_parts(ask: ContainerAsk, shares: Sequence[Share], inventory: Inventory) -> bool:
     if shares:
         return not all(share.whole for share in shares)

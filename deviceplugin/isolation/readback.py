@@ -66,6 +66,8 @@ class Remedies(NamedTuple):
     evictor: Evictor | None = None
     limits: Limits | None = None
     """The helper, which limits what runs without a limit."""
+    changing: Callable[[Pod], bool] = lambda _: False
+    """Whether the limits of a pod are being changed: then nothing is done, or told."""
 
 
 ONLY_TOLD = Remedies()
@@ -87,7 +89,7 @@ class ReadBack:
         """`groups` is the root of the host's control groups."""
         self._senses, self._cluster, self._record = senses, cluster, record
         self._watch, self._groups, self._provers = watch, groups, provers
-        self._evictor, self._limits = remedies
+        self._evictor, self._limits, self._changing = remedies
         self._checks: dict[Key, _Check] = {}
 
     async def run(self) -> None:
@@ -99,17 +101,24 @@ class ReadBack:
 
     async def look(self) -> None:
         """Check the containers that are due."""
-        limited = checks.limited(self._cluster.pods.values(), self._record, self._of_pods())
+        limited = self._limited()
         self._checks = {key: self._checks.get(key) or _Check() for key in limited}
         now = asyncio.get_running_loop().time()
         due = [key for key, check in self._checks.items() if check.due <= now][:AT_ONCE]
         if due:
             found = await self._senses.call(lambda: self._read({key: limited[key] for key in due}))
+            still = self._limited()  # the limits may have been changed while they were read
             for key in due:
-                await self._take(key, limited[key], found.get(key), now)
+                if still.get(key) == limited[key]:
+                    await self._take(key, limited[key], found.get(key), now)
         counts = Counter(check.state for check in self._checks.values())
         for state in STATES:
             self._senses.metrics.isolated.labels(state).set(counts[state])
+
+    def _limited(self) -> dict[Key, Limited]:
+        """The running containers that have limits, and which."""
+        settled = [pod for pod in self._cluster.pods.values() if not self._changing(pod)]
+        return checks.limited(settled, self._record, self._of_pods())
 
     def _of_pods(self) -> Callable[[Pod], Mapping[str, int]]:
         """What each whole pod is limited to, where there is a helper."""

@@ -68,6 +68,12 @@ class Resizing:
             if tried is None or tried.id != answer.id or (tried.why and tried.due <= now):
                 await self._carry_out(pod, answer, now)
 
+    def pending(self, pod: Pod) -> bool:
+        """Whether the pod has an answer that is not carried out yet, so that its limits may be those from before."""
+        answer = resize.of_pod(pod) if names.RESIZED in pod.metadata.annotations else None
+        tried = self._tried.get(pod.metadata.uid)
+        return answer is not None and bool(answer.containers) and (tried is None or tried.id != answer.id)
+
     async def _carry_out(self, pod: Pod, answer: Resized, now: float) -> None:
         before, why = self._tried.get(pod.metadata.uid), ""
         try:

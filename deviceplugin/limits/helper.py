@@ -6,6 +6,7 @@ the driver's own bookkeeping on older kernels does not. So a pod's limit counts 
 
 import contextlib
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Protocol
 
@@ -106,8 +107,12 @@ class Helper:
         group = self._group(asked)
         for uuid, mib in asked.mib.items():
             self._set(uuid, group, mib * MIB)
-            if not asked.container and not shown(group, mib * MIB):
-                raise LimitError(f"{group / NESTED} does not show the limit of {mib} MiB: {UNNESTED}")
+        if not asked.container:
+            for mib, gpus in Counter(asked.mib.values()).items():
+                if shown(group, mib * MIB) < gpus:
+                    raise LimitError(
+                        f"{group / NESTED} does not show the limit of {mib} MiB on {gpus} GPUs: {UNNESTED}"
+                    )
 
     def _group(self, asked: Limit) -> Path:
         if asked.container:
@@ -126,12 +131,12 @@ class Helper:
             raise LimitError(f"the driver was told a limit of {hard} bytes for {group}, and tells {told}")
 
 
-def shown(group: Path, hard: int) -> bool:
-    """Whether the kernel's controller shows this limit of a GPU's memory."""
+def shown(group: Path, hard: int) -> int:
+    """On how many GPUs the kernel's controller shows this limit of memory."""
     try:
         with (group / NESTED).open("rb") as file:
             text = file.read(NESTED_BYTES).decode(errors="replace")
     except OSError:
-        return False
+        return 0
     regions = (line.split() for line in text.splitlines() if line.startswith("nvidia/"))
-    return any(region[1:] == [str(hard)] for region in regions)
+    return sum(region[1:] == [str(hard)] for region in regions)

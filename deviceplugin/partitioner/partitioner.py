@@ -64,6 +64,7 @@ class Partitioner:
         """Make it so; what cannot be done is said in the answer."""
         try:
             kinds = dict(self._driver.gpus())
+            given_over = tuple(kinds)
             found = self._scan(kinds)
             self._adopt(found)
             self._tidy(found, frozenset((*held.places, *held.keep)))
@@ -79,6 +80,7 @@ class Partitioner:
         taken = [each.place for each in others]
         return Answer(
             gpus={gpu: tuple(_left(gpu, of, taken)) for gpu, of in kinds.items()},
+            unread=tuple(gpu for gpu in given_over if gpu not in kinds),
             others=tuple(each.device.uuid for each in others if each.device is not None)[: MIG_HELD.most],
             made=made,
             refused=refused,

@@ -5,7 +5,7 @@ A place that the driver refused is not offered for a while, so that the extender
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -41,10 +41,19 @@ Tell = Callable[[str, str], Awaitable[None]]
 class Partitions:
     """What the partitioner of this node has said last."""
 
-    def __init__(self, socket: Path, held: Callable[[], Held | None], metrics: Metrics, tell: Tell) -> None:
-        """`held`: what pods of this node hold, None before that is known."""
-        self._socket, self._held, self._metrics, self._tell = socket, held, metrics, tell
-        self._last = Answer()
+    def __init__(
+        self,
+        socket: Path,
+        held: Callable[[], Held | None],
+        metrics: Metrics,
+        tell: Tell,
+        in_use: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
+        """`held`: what pods of this node hold, None before that is known; `in_use`: names of what they were given."""
+        self._socket, self._held, self._metrics, self._tell, self._in_use = socket, held, metrics, tell, in_use
+        self._last: Answer | None = None
+        self._others: frozenset[str] = frozenset()
+        """The instances of the operator, also those of GPUs that do not answer now."""
         self._heard_at = -SILENT_S
         self._silent = ""
         self._withdrawn: dict[str, float] = {}
@@ -54,7 +63,7 @@ class Partitions:
     @property
     def made(self) -> Mapping[str, Device]:
         """The instances that exist, by place."""
-        return self._last.made
+        return self._last.made if self._last is not None else {}
 
     async def run(self) -> None:
         """Follow what pods hold for ever."""
@@ -81,10 +90,15 @@ class Partitions:
             answer = protocol.answer(text)
             if answer.why:
                 raise PartitionError(answer.why)
-            self._last, self._heard_at, self._silent = answer, time.monotonic(), ""
+            self.take(answer)
             self._withdrawn = {name: until for name, until in self._withdrawn.items() if until > time.monotonic()}
             self._metrics.count_made(answer.made)
             return answer
+
+    def take(self, answer: Answer) -> None:
+        """Note what the partitioner has said."""
+        self._last, self._heard_at, self._silent = answer, time.monotonic(), ""
+        self._others = frozenset(answer.others) | (self._others if answer.unread else frozenset())
 
     async def have(self, places: Sequence[str]) -> Mapping[str, Device]:
         """The instances at these places, which a pod holds now; raises RefusedError."""
@@ -109,13 +123,20 @@ class Partitions:
 
     def true(self, name: str) -> str:
         """The UUID of the instance at a place; every other name is one."""
-        device = self._last.made.get(name)
+        device = self.made.get(name)
         return device.uuid if device is not None else name
 
     def marked(self, machine: Machine) -> Machine:
-        """The machine with what can be made. On GPUs that are given over it has instances of the operator only."""
-        cut, others = self._last.gpus, frozenset(self._last.others)
-        gpus = tuple(gpu for gpu in machine.gpus if gpu.parent not in cut or gpu.uuid in others)
+        """The machine with what can be made. On GPUs that are given over it has instances of the operator only.
+
+        Before the first answer, a GPU is given over if a pod was given an instance on demand of it.
+        """
+        cut: Mapping[str, Sequence[Kind]] = self._last.gpus if self._last is not None else {}
+        if self._last is not None:
+            hidden = {*cut, *self._last.unread}
+        else:
+            hidden = {place.gpu for name in self._in_use() if (place := mig.place(name)) is not None}
+        gpus = tuple(gpu for gpu in machine.gpus if gpu.parent not in hidden or gpu.uuid in self._others)
         heard = time.monotonic() - self._heard_at < SILENT_S
         kinds = {uuid: left for uuid, of in cut.items() if (left := self._left(uuid, of))} if heard else {}
         return msgspec.structs.replace(machine, gpus=gpus, kinds=kinds)

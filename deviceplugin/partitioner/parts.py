@@ -21,4 +21,5 @@ def make(settings: Settings, cluster: Cluster, record: Record, metrics: Metrics)
             return None
         return holding.held([pod for pod in cluster.pods.values() if not record.refused(pod.metadata.uid)], record)
 
-    return Partitions(settings.partitioner_socket, held, metrics, partial(cluster.tell_node, kind="Warning"))
+    tell = partial(cluster.tell_node, kind="Warning")
+    return Partitions(settings.partitioner_socket, held, metrics, tell, record.in_use)

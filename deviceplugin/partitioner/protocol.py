@@ -60,6 +60,8 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Why nothing was done, "" if it was."""
     gpus: Annotated[dict[Uuid, Kinds], msgspec.Meta(max_length=mig.CUT_GPUS)] = {}
     """The GPUs that are given over, and what can be made of each."""
+    unread: Annotated[tuple[Uuid, ...], msgspec.Meta(max_length=mig.CUT_GPUS)] = ()
+    """GPUs that are given over, and do not tell their instances now."""
     others: Places = ()
     """UUIDs of instances on these GPUs that are not ours."""
     made: Annotated[dict[Uuid, Device], msgspec.Meta(max_length=MIG_HELD.most)] = {}

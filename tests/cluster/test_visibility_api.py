@@ -154,10 +154,19 @@ def test_kubectl_knows_the_kinds_and_explains_them(cluster: Cluster, ada: front.
         "api-resources", f"--api-group={names.VISIBILITY_GROUP}", "-o", "name", kubeconfig=ada.kubeconfig
     )
     assert sorted(line.partition(".")[0] for line in known.split()) == KINDS
-    assert "otherPods" in cluster.kubectl("explain", "gpus.status", kubeconfig=ada.kubeconfig)
+    wait_for(lambda: "otherPods" in explained(cluster, "gpus.status", ada), 150, "the API server has read our OpenAPI")
     assert "big" in cluster.kubectl(
         "describe", "gangs.visibility.gangshare.io", "big", f"--namespace={MINE}", kubeconfig=ada.kubeconfig
     )
+
+
+def explained(cluster: Cluster, what: str, user: front.User) -> str:
+    """What kubectl explains, "" until the API server has read our OpenAPI, which it does in its own time."""
+    try:
+        return cluster.kubectl("explain", what, kubeconfig=user.kubeconfig)
+    except HarnessError as error:
+        assert "couldn't find resource" in str(error)
+        return ""
 
 
 def test_the_commands_read_it_with_the_users_own_kubeconfig(

@@ -27,6 +27,7 @@ from deviceplugin.partitioner.protocol import Held
 from deviceplugin.record import Record
 from protos.contract import names
 from protos.contract.allocation import Share
+from protos.contract.isolation import Isolation
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 from tests.unit.deviceplugin.builders import a_container, a_machine, a_pod, an_inventory, listed
@@ -51,6 +52,7 @@ def _refused(
     hold_s: float = allocate.HOLD_S,
     single: bool = False,
     identifier: type[Identifier] = Identifier,
+    isolation: Isolation | None = None,
 ) -> Reason:
     """Why the plugin of a node with a GPU of 16 units refuses the first pod; `known`: the node's pods are listed."""
 
@@ -59,9 +61,9 @@ def _refused(
         if known:
             cluster.pods_listed.set()
         offer = Offer(Sharing(replicas={names.WHOLE_GPU: 4} if single else {}))
-        offer.set(a_machine(16), {}, {})
+        offer.set(a_machine(16), {}, {}, isolation)
         kubelet = Kubelet(*(listed(pod.metadata.name, main={}) for pod in pods[:1]))
-        corrections: Any = None
+        corrections: Any = type("Corrections", (), {"because": lambda *_: None})()
         identify_it, style = identifier(kubelet, cluster, Record()), Style(single=single)
         allocator = Allocator(identify_it, offer, corrections, Metrics(), style, lambda told: told.close())
         with pytest.raises(RefusedError) as refused:
@@ -194,6 +196,12 @@ CASES = [
         "the pod demands isolation of <demanded>, and this node gives memory <level>, compute <level>",
         lambda: _refused(a_pod("p", annotations={names.ISOLATION: "memory"})),
         "its isolation fell after the pod was placed, or another scheduler bound the pod: the node's Events say why",
+    ),
+    Case(
+        "NoIsolation",
+        "the pod demands a cap of compute, and MPS serves it none now",
+        lambda: _refused(a_pod("p", annotations={names.ISOLATION: "compute"}), isolation=Isolation("driver", "mps")),
+        "MPS has left the node since it was chosen, or speaks version 2 only: the log of its component says why",
     ),
 ]
 SECTION = Section(

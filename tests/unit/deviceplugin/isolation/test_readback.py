@@ -107,8 +107,11 @@ class Node:
         self.senses = Senses(self.source, health, self.offer, kubelet, self.metrics, self.cluster.tell_node, self.watch)
         evictor = Evictor(self.cluster) if evicts else None
         provers: dict[Limiter, Prover] = {"driver": DriverProver(self.source, pods=False)}
+        self.pending: set[str] = set()
+        """The pods whose limits are being changed."""
+        changing = lambda pod: pod.metadata.uid in self.pending  # noqa: E731
         self.checks = ReadBack(
-            self.senses, self.cluster, self.record, self.watch, self.root, provers, Remedies(evictor)
+            self.senses, self.cluster, self.record, self.watch, self.root, provers, Remedies(evictor, changing=changing)
         )
         self.kubelet = kubelet
 
@@ -366,3 +369,36 @@ def test_the_stand_in_fails_as_hard_as_the_hook(
     }
     with pytest.raises(HookError):
         apply_limits(env, tmp_path, tmp_path, Driver(has_call=has_call, memory={"GPU-0": 16 * GIB}))
+
+
+async def test_a_pod_whose_limit_is_being_changed_is_left_alone(node: Node) -> None:
+    """A plugin that started anew expected the limit from before, and evicted the pod."""
+    node.start(evicts=True)
+    await node.senses.read([])
+    node.runs(node.given())
+    node.driver.set("GPU-0", group_of(node.root, POD, FIRST), 5 * GIB, 5 * GIB)
+    node.pending.add(POD)
+    assert await node.look() == NONE
+    node.record.resize(POD, {"main": 5120})
+    node.pending.clear()
+    assert await node.look() == ENFORCED
+    assert node.api.evicted == []
+
+
+async def test_a_limit_that_changes_while_it_is_read_is_read_again(node: Node) -> None:
+    node.start(evicts=True)
+    await node.senses.read([])
+    node.runs(node.given())
+    read = node.source.memory_limit
+
+    def resized_meanwhile(uuid: str, cgroup: str) -> MemoryLimit | None:
+        found = read(uuid, cgroup)
+        node.record.resize(POD, {"main": 5120})
+        node.driver.set("GPU-0", Path(cgroup), 5 * GIB, 5 * GIB)
+        return found
+
+    node.source.memory_limit = resized_meanwhile  # type: ignore[method-assign]
+    assert await node.look() == UNKNOWN
+    node.source.memory_limit = read  # type: ignore[method-assign]
+    assert await node.look() == ENFORCED
+    assert node.api.evicted == []

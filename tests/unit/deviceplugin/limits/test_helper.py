@@ -110,3 +110,13 @@ def test_a_link_is_no_control_group(helper: Helper, root: Path, tmp_path: Path) 
     above.mkdir()
     (above / f"kubepods-pod{POD.replace('-', '_')}.slice").symlink_to(elsewhere)
     assert "has no such control group" in helper.answer(Limit(pod=POD, mib={"GPU-0": 1}))
+
+
+def test_each_gpu_must_show_its_limit(helper: Helper, driver: Driver, root: Path) -> None:
+    """The row of one GPU proved that of another with as much."""
+    pod = make_pod(root, POD)
+    equal = Limit(pod=POD, mib={"GPU-0": 4096, "GPU-1": 4096})
+    assert helper.answer(equal) == ""
+    driver.fault = "misc"
+    (pod / "dmem.max").write_text(f"nvidia/GPU-0/vidmem {4096 * MIB}\nnvidia/GPU-1/vidmem max\n")
+    assert "does not show the limit of 4096 MiB on 2 GPUs" in helper.answer(equal)

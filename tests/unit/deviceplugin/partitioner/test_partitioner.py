@@ -126,6 +126,7 @@ def test_a_gpu_that_does_not_answer_holds_up_no_other_and_loses_nothing(tmp_path
     found = ask(machine, tmp_path, there)
     assert set(found.made) == {there}
     assert set(found.gpus) == {B}
+    assert found.unread == (A,)
     assert here in machine.there()
     assert here in Journal(tmp_path).ours
     machine.failing.clear()
