@@ -61,8 +61,7 @@ class Resizing:
         here = {pod.metadata.uid: pod for pod in self._cluster.pods.values() if pod.status.phase not in ENDED}
         self._tried = {uid: tried for uid, tried in self._tried.items() if uid in here}
         for uid, pod in here.items():
-            answer = resize.of_pod(pod) if names.RESIZED in pod.metadata.annotations else None
-            if answer is None or not answer.containers:
+            if (answer := _answer(pod)) is None:
                 continue
             tried = self._tried.get(uid)
             if tried is None or tried.id != answer.id or (tried.why and tried.due <= now):
@@ -70,9 +69,8 @@ class Resizing:
 
     def pending(self, pod: Pod) -> bool:
         """Whether the pod has an answer that is not carried out yet, so that its limits may be those from before."""
-        answer = resize.of_pod(pod) if names.RESIZED in pod.metadata.annotations else None
-        tried = self._tried.get(pod.metadata.uid)
-        return answer is not None and bool(answer.containers) and (tried is None or tried.id != answer.id)
+        answer, tried = _answer(pod), self._tried.get(pod.metadata.uid)
+        return answer is not None and (tried is None or tried.id != answer.id)
 
     async def _carry_out(self, pod: Pod, answer: Resized, now: float) -> None:
         before, why = self._tried.get(pod.metadata.uid), ""
@@ -134,3 +132,9 @@ class Resizing:
             await self._cluster.tell(pod, FAILED, f"the memory limits of the pod were not changed: {why}", "Warning")
         else:
             await self._cluster.tell(pod, DONE, f"the memory limits of the pod on each of its GPUs are now: {limits}")
+
+
+def _answer(pod: Pod) -> Resized | None:
+    """The extender's answer to a resize of the pod, None if there is none or it changes no container."""
+    answer = resize.of_pod(pod) if names.RESIZED in pod.metadata.annotations else None
+    return answer if answer is not None and answer.containers else None

@@ -31,6 +31,11 @@ AGAIN_S, AGAIN_MOST_S = 10.0, 300.0
 Stamp = tuple[object, ...]
 
 
+def again_after(requeued: int) -> float:
+    """Seconds after which a pod that was requeued so often before, and did not come, is requeued again."""
+    return min(AGAIN_MOST_S, AGAIN_S * 2.0 ** min(requeued, 16))
+
+
 class Admission:
     """Decides by quota which gangs and single pods may start, and keeps those that wait for it."""
 
@@ -209,8 +214,8 @@ class Admission:
                 given = both
             again_at, requeued = self._again.get(pod.ref.uid, (now, 0))
             if now >= again_at:
-                again_at = now + min(AGAIN_MOST_S, AGAIN_S * 2.0**requeued)
-                self._again[pod.ref.uid] = again_at, min(requeued + 1, 16)
+                again_at = now + again_after(requeued)
+                self._again[pod.ref.uid] = again_at, requeued + 1
                 requeues.append(Requeue(pod.ref))
             self._due_again = min(self._due_again, again_at)
         return requeues

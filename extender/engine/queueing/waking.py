@@ -17,7 +17,7 @@ from itertools import islice
 
 import msgspec
 
-from extender.engine.queueing.admission import AGAIN_MOST_S, AGAIN_S, MOST_WAKES
+from extender.engine.queueing.admission import MOST_WAKES, again_after
 from extender.engine.queueing.line import TURN, Waiter, Walk
 from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.queue_node import QueueNode
@@ -221,7 +221,7 @@ class Waking:
 
     def _requeue(self, pod: PodState, node: str, ask: PodAsk, now: float) -> None:
         self.forget(pod)
-        pod.again_at = now + min(AGAIN_MOST_S, AGAIN_S * 2.0 ** min(pod.wakes, 16))
+        pod.again_at = now + again_after(pod.wakes)
         pod.wakes += 1
         self._refused.put(pod, ask)
         self._outbox.put(Requeue(pod.ref, node, nominate=pod.sampled))
